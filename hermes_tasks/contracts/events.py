@@ -1,0 +1,23 @@
+"""Names of the events a client can read from a session's stream."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class EventType(StrEnum):
+    """The ``type`` of an event. Its data is one JSON object; ids are the server's stream ids."""
+
+    TURN_STARTED = "turn.started"  # {turn, run, message}
+    TEXT = "text"  # {run, step, attempt, text}: a piece of the answer
+    STEP_RESTARTED = "step_restarted"  # {run, step}: drop that step's text, another process goes on
+    TOOL_STARTED = "tool.started"  # {run, name}
+    TOOL_ENDED = "tool.ended"  # {run, name, status}
+    BATCH_STARTED = "batch.started"  # {run, batch, children: [{run, index, goal}]}
+    CHILD_STARTED = "child.started"  # {run, batch, index, attempt}
+    CHILD_TOOL = "child.tool"  # {run, batch, index, name}
+    CHILD_ENDED = "child.ended"  # {run, batch, index, status}
+    BATCH_JOINED = "batch.joined"  # {run, batch}
+    TURN_ENDED = "turn.ended"  # {turn, run, state, exit_reason, text, usage}
+    NOTICE = "notice"  # {text}
+    RESYNC = "resync"  # {history, open}: what you asked for is no longer kept; start from this

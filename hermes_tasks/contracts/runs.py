@@ -1,0 +1,97 @@
+"""A run as others see it: how one is asked for, its record, and what it ends with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hermes_tasks.contracts.kinds import ExitReason, RunKind, RunState
+from hermes_tasks.contracts.steps import Usage
+
+
+class Policy(BaseModel):
+    """The limits of one run, pinned in its record when it is created.
+
+    Attributes:
+        iterations: stored model answers it may use.
+        deadline_s: seconds from its first start until it is ``timed_out``.
+        queue_deadline_s: seconds it may stay unstarted.
+        token_budget: input plus output tokens over all calls; 0 = no limit.
+        toolsets: names of the toolsets whose tools are offered *and* accepted.
+        memory: ``none``, ``read`` (the blocks are in its prompt) or ``write`` (the tool as well).
+        model: name under ``models`` in the settings.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    iterations: int = Field(ge=1)
+    deadline_s: int = Field(ge=1)
+    queue_deadline_s: int = Field(default=86_400, ge=1)
+    token_budget: int = Field(default=0, ge=0)
+    toolsets: tuple[str, ...] = ()
+    memory: str = "none"
+    model: str = "default"
+
+
+class NewRun(BaseModel):
+    """What is needed to create a run. ``spec`` is the user's data for its strategy (goal, prompt …)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    kind: RunKind
+    user: str
+    session: str = ""
+    parent: str = ""
+    batch: str = ""
+    index: int = 0
+    depth: int = 0
+    spec: dict[str, Any] = Field(default_factory=dict)
+    policy: Policy
+
+
+class RunRecord(BaseModel):
+    """The stored record, without its steps. Times are milliseconds since the epoch, 0 = not yet."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    v: int = 1
+    id: str
+    kind: RunKind
+    user: str
+    session: str = ""
+    parent: str = ""
+    batch: str = ""
+    index: int = 0
+    depth: int = 0
+    state: RunState
+    fence: int = 0
+    attempts: int = 0
+    takeovers: int = 0
+    steps: int = 0
+    created: int = 0
+    started: int = 0
+    ended: int = 0
+    deadline: int = 0
+    spec: dict[str, Any] = Field(default_factory=dict)
+    policy: Policy
+    usage: Usage = Usage()
+    exit_reason: ExitReason | None = None
+    result: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from first start to end; 0 while it has not ended or never started."""
+        return max(0, self.ended - self.started) / 1000 if self.ended and self.started else 0.0
+
+
+class Outcome(BaseModel):
+    """How the loop left a run: a terminal state, or ``waiting`` (stored; no slot is held)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    state: RunState
+    exit_reason: ExitReason | None = None
+    text: str = ""
+    error: str | None = None
