@@ -62,6 +62,13 @@ class Journal(Protocol):
         """
         ...
 
+    async def release(self) -> None:
+        """Give the lease back: the run is ``queued`` again and rung, its attempt unchanged.
+
+        Does nothing when the lease is lost or was given back before.
+        """
+        ...
+
     def seconds_left(self) -> float:
         """Until the run's deadline."""
         ...

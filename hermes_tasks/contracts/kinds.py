@@ -49,6 +49,7 @@ class ExitReason(StrEnum):
     QUEUE_DEADLINE = "queue_deadline"
     CANCELLED = "cancelled"
     MAX_ATTEMPTS = "max_attempts"
+    INTERNAL_ERROR = "internal_error"  # a fault of ours; the log has the whole story
     RECORD_DAMAGED = "record_damaged"  # the store came back without steps that we know were written
 
 

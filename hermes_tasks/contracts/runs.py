@@ -87,7 +87,10 @@ class RunRecord(BaseModel):
 
 
 class Outcome(BaseModel):
-    """How the loop left a run: a terminal state, or ``waiting`` (stored; no slot is held)."""
+    """How the loop left a run: a terminal state, ``waiting`` (stored; no slot is held), or ``queued``.
+
+    ``queued`` means it stopped between two steps because the worker shuts down; the lease is to be given back.
+    """
 
     model_config = ConfigDict(frozen=True)
 

@@ -3,7 +3,7 @@
 ``model``    one stored answer of the model (an iteration)
 ``started``  tool calls that began; without a later ``tool`` step their effect is unknown
 ``tool``     the result of one tool call, named by its index in the last model step, never by the model's id
-``summary``  replaces everything before it in the model's view (context compression); the originals are kept
+``summary``  replaces older steps in the model's view (context compression); the originals are kept
 """
 
 from __future__ import annotations
@@ -71,10 +71,16 @@ class ToolStep(_Step):
 
 
 class SummaryStep(_Step):
-    """Replaces the steps before it (and, with ``history``, the conversation before the run) in the model's view."""
+    """Replaces the first ``upto`` steps (and, with ``history``, the conversation before the run) in the model's view.
+
+    ``upto`` never stands between an answer and the results of its calls. The last summary counts, the earlier ones
+    are part of it.
+    """
 
     t: Literal["summary"] = "summary"
     text: str
+    upto: int = 0
+    history: bool = False
     usage: Usage = Usage()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from hermes_tasks.contracts.runs import RunRecord
-from hermes_tasks.contracts.steps import ToolStep
+from hermes_tasks.contracts.steps import StartedStep, ToolStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,12 @@ class Slot(Protocol):
         """The step that records ``output`` for this call."""
         ...
 
+    def started(self, batch: str) -> StartedStep:
+        """The step that says this call waits for the children of ``batch``."""
+        ...
+
     def written(self) -> None:
-        """Tell the journal that the script wrote the step."""
+        """Tell the journal that the script wrote the step made last; it is then part of ``Journal.steps``."""
         ...
 
 

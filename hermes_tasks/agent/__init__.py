@@ -1,0 +1,1 @@
+"""One run, from its first step to its last."""

@@ -1,0 +1,127 @@
+"""The ordered channel: append, claim, apply. A session's entries land in the order of their positions, once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hermes_tasks.contracts.bell import Bell
+from hermes_tasks.contracts.errors import Conflict, LeaseLost, NotFound
+from hermes_tasks.contracts.ids import new_id
+from hermes_tasks.contracts.memory import Entry, EntryKind
+from hermes_tasks.store.client import PATIENT, Store
+from hermes_tasks.store.keys import user_key
+from hermes_tasks.store.renewer import Lease, Renewer
+from hermes_tasks.store.rings import rings_of
+
+BUILTIN = "builtin"
+
+
+def _entries(session: str, raw: Any) -> list[Entry]:
+    found = []
+    for entry_id, flat in raw or []:
+        fields = dict(zip(flat[::2], flat[1::2], strict=True)) if isinstance(flat, list) else flat
+        found.append(
+            Entry(
+                pos=int(str(entry_id).split("-")[0]), kind=EntryKind(fields["kind"]), session=session,
+                turn=int(fields["turn"]), turn_id=fields["turn_id"], at=int(fields["at"]), data=json.loads(fields["data"]),
+            )
+        )  # fmt: skip
+    return found
+
+
+@dataclass(slots=True)
+class Draining:
+    """A claimed cursor with the entries to apply next, in order."""
+
+    user: str
+    session: str
+    consumer: str
+    lease: Lease
+    pos: int
+    entries: list[Entry] = field(default_factory=list)
+
+
+class Channel:
+    """The channels of every session.
+
+    Args:
+        renewer: keeps a claimed cursor's lease alive; None in processes that only append.
+        kept: most turns the built-in memory keeps per user.
+    """
+
+    def __init__(self, store: Store, bell: Bell, renewer: Renewer | None = None, *, kept: int = 2000) -> None:
+        self._store, self._bell, self._renewer, self._kept = store, bell, renewer, kept
+
+    async def append(
+        self, user: str, session: str, kind: EntryKind, data: dict[str, Any], *, turn: int = 0, turn_id: str = ""
+    ) -> int | None:
+        """Add one entry; returns its position, or None for a repeat of the same turn number and turn id.
+
+        Raises:
+            Conflict: that turn number was appended with another turn id.
+            NotFound: there is no such session.
+        """
+        answer = await self._store.call(
+            "channel_append", user, session, str(kind), turn, turn_id, json.dumps(data, ensure_ascii=False),
+            hint_ms=self._store.config.ring_ms,
+        )  # fmt: skip
+        if answer["r"] == "no_session":
+            raise NotFound(f"there is no session {session}", field="session")
+        if answer["r"] == "conflict":
+            raise Conflict(f"turn {turn} of session {session} is already {answer['known']}", field="turn")
+        await self._bell.ring(rings_of(user, answer))
+        return int(answer["pos"]) if answer["r"] == "ok" else None
+
+    async def claim(self, user: str, session: str, consumer: str, batch: int) -> Draining | None:
+        """Take a cursor's lease with its next entries, or None when there is nothing for us to do."""
+        if self._renewer is None:
+            raise LeaseLost("this process renews no leases, so it cannot drain")
+        holder = new_id()
+        answer = await self._store.call(
+            "channel_claim", user, session, consumer, holder, batch, hint_ms=self._store.config.lease_ms
+        )
+        await self._bell.ring(rings_of(user, answer))
+        if answer["r"] != "claimed":
+            return None
+        lease = self._renewer.add(Lease("cur", user, f"{session}|{consumer}", int(answer["fence"]), holder))
+        return Draining(user, session, consumer, lease, int(answer["pos"]), _entries(session, answer["entries"]))
+
+    async def apply(self, draining: Draining, documents: Sequence[str], more: int) -> bool:
+        """Built-in memory: store ``documents`` and advance over ``draining.entries``, in one script.
+
+        Args:
+            documents: what to remember of the entries, JSON, in order.
+            more: how many entries to take next; 0 gives the lease back.
+
+        Returns:
+            True when ``draining`` holds more entries now; False when the lease was given back.
+
+        Raises:
+            LeaseLost: another holder or position; nothing was written.
+        """
+        last = draining.entries[-1].pos if draining.entries else draining.pos
+        answer = await self._store.call(
+            "channel_apply", draining.user, draining.session, draining.consumer, draining.lease.fence,
+            draining.lease.holder, draining.pos, last, more, self._kept, *documents,
+            hint_ms=self._store.config.lease_ms, patience=PATIENT,
+        )  # fmt: skip
+        await self._bell.ring(rings_of(draining.user, answer))
+        if answer["r"] == "more":
+            draining.pos, draining.entries = int(answer["pos"]), _entries(draining.session, answer["entries"])
+            return True
+        if self._renewer is not None:
+            self._renewer.drop(draining.lease)
+        if answer["r"] == "lost":
+            raise LeaseLost(f"cursor {draining.session}|{draining.consumer}: another holder or position")
+        return False
+
+    async def state(self, user: str, session: str, consumer: str = BUILTIN) -> tuple[int, int]:
+        """(position of the last entry, position applied)."""
+        last, applied = await self._store.read(
+            ("HGET", user_key(user, f"chan:{session}"), "pos"),
+            ("HGET", user_key(user, f"cur:{session}|{consumer}"), "pos"),
+        )
+        return int(last or 0), int(applied or 0)

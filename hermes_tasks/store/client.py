@@ -1,0 +1,225 @@
+"""The connection to the store, and the one way to run a script on a user's slot.
+
+redis-py resends a command after a broken reply. Here nothing is resent below us (retries are 0); scripts are written
+so that a second call changes nothing, and :meth:`Store.call` repeats them itself while the store is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, cast
+
+import redis.asyncio as aredis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError as RedisConnectionError,
+    NoScriptError,
+    RedisError,
+    ResponseError,
+    TimeoutError as RedisTimeoutError,
+)
+
+from hermes_tasks.contracts.clock import Clock, SystemClock, to_ms
+from hermes_tasks.contracts.errors import InvalidRequest, StoreFull, StoreUnavailable
+from hermes_tasks.contracts.runs import Policy
+from hermes_tasks.store.keys import LAYOUT, shard_key, user_key
+from hermes_tasks.store.scripts import Script, load_scripts
+
+#: How long a caller that can wait (a run under its lease) goes on asking a store that is away.
+PATIENT: Final = timedelta(seconds=25)
+#: How long a caller with a person behind it does.
+BRISK: Final = timedelta(seconds=2)
+_CONNECTIONS: Final = 32
+_SOCKET_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """What the scripts must know of the settings. Passed with every call, so processes need no restart order."""
+
+    lease_ms: int = 3000
+    renew_ms: int = 750
+    fresh_ms: int = 2000
+    sweep_ms: int = 500
+    ring_ms: int = 5000
+    ring_max_ms: int = 60_000
+    max_attempts: int = 4
+    keep_s: int = 7 * 86_400
+    children_per_parent: int = 3
+    windows: Mapping[str, int] = field(
+        default_factory=lambda: {
+            "turn": 4, "child": 8, "review": 1, "cron": 4, "curation": 1, "drain": 8, "prefetch": 2,
+        }
+    )  # fmt: skip
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+
+    def wire(self) -> str:
+        """The JSON that lib.lua reads."""
+        return json.dumps(
+            {
+                "lease_ms": self.lease_ms, "ring_ms": self.ring_ms, "ring_max_ms": self.ring_max_ms,
+                "sweep_ms": self.sweep_ms, "max_attempts": self.max_attempts, "keep_s": self.keep_s,
+                "per_parent": self.children_per_parent, "windows": dict(self.windows),
+                "policies": {kind: policy.model_dump_json() for kind, policy in self.policies.items()},
+            },
+            separators=(",", ":"),
+        )  # fmt: skip
+
+
+def connect(url: str, *, connections: int = _CONNECTIONS) -> aredis.Redis:
+    """A client with timeouts of its own and no hidden retries. Blocks when all its connections are in use."""
+    pool = aredis.BlockingConnectionPool.from_url(
+        url,
+        max_connections=connections,
+        timeout=30,
+        protocol=2,
+        decode_responses=True,
+        socket_timeout=_SOCKET_TIMEOUT_S,
+        socket_connect_timeout=2.0,
+        retry=Retry(NoBackoff(), 0),
+        health_check_interval=0,
+    )
+    return aredis.Redis(connection_pool=pool)
+
+
+class Store:
+    """Scripts and reads on the users' slots.
+
+    Args:
+        url: ``redis://`` or ``rediss://``, with password.
+        config: what the scripts must know of the settings.
+        clock: used to estimate the server's time for hints; scripts use the server's own.
+    """
+
+    def __init__(self, url: str, config: StoreConfig | None = None, *, clock: Clock | None = None) -> None:
+        self.url = url
+        self.config = config or StoreConfig()
+        self.clock: Clock = clock or SystemClock()
+        self.redis = connect(url)
+        self._wire = self.config.wire()
+        self._scripts: Mapping[str, Script] = load_scripts()
+        self._skew_ms = 0
+
+    async def aclose(self) -> None:
+        """Close every connection. A second call does nothing."""
+        await self.redis.aclose()
+
+    def now_ms(self) -> int:
+        """The server's time as last seen; exact to the clock drift since the last call."""
+        return to_ms(self.clock.now()) + self._skew_ms
+
+    async def call(
+        self,
+        script: str,
+        user: str,
+        *args: str | int,
+        hint_ms: int | None = None,
+        patience: timedelta = BRISK,
+    ) -> dict[str, Any]:
+        """Run one script on the user's slot and return its answer.
+
+        Args:
+            script: name of a file in ``lua/`` without its ending.
+            hint_ms: the script may give this user something to be looked at this many ms from now. The hint is
+                written to the global shard first: a spare hint is harmless, a missing one would lose work.
+            patience: how long to go on asking while the store is away; each repetition is safe.
+
+        Raises:
+            StoreUnavailable: it did not come back in time.
+            StoreFull: the store refuses new work at its memory limit.
+            InvalidRequest: the user does not exist.
+        """
+        loaded = self._scripts[script]
+        keys = [user_key(user), self._wire, *(str(arg) for arg in args)]
+        deadline = self.clock.monotonic() + patience.total_seconds()
+        pause = 0.05
+        while True:
+            try:
+                return self._decode(await self._send(loaded, user, keys, hint_ms), user)
+            except NoScriptError:
+                await self._load(loaded)
+            except AuthenticationError as error:
+                raise StoreUnavailable(f"the store refused our password: {error}") from None
+            except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+                if self.clock.monotonic() + pause >= deadline:
+                    raise StoreUnavailable(f"the store does not answer ({error}); is it running?") from None
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 0.5)
+            except ResponseError as error:
+                if "OOM" in str(error):
+                    raise StoreFull("the store is at its memory limit; raise it or delete data") from None
+                raise
+
+    async def _send(self, script: Script, user: str, keys: list[str], hint_ms: int | None) -> str:
+        if hint_ms is None:
+            return cast("str", await self.redis.evalsha(script.sha, 1, *keys))
+        async with self.redis.pipeline(transaction=False) as pipe:
+            pipe.zadd(shard_key(user), {user: self.now_ms() + hint_ms}, lt=True)
+            pipe.evalsha(script.sha, 1, *keys)
+            replies = await pipe.execute(raise_on_error=False)
+        for reply in reversed(replies):
+            if isinstance(reply, Exception):
+                raise reply
+        return cast("str", replies[1])
+
+    async def _load(self, script: Script) -> None:
+        try:
+            await self.redis.script_load(script.text)
+        except (RedisConnectionError, RedisTimeoutError, OSError):
+            await asyncio.sleep(0.05)
+
+    def _decode(self, reply: str, user: str) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(reply)
+        self._skew_ms = int(answer["now"]) - to_ms(self.clock.now())
+        if answer["r"] == "no_user":
+            raise InvalidRequest(f"there is no active user {user!r}; make one with: hermes-tasks users add", field="user")
+        return answer
+
+    async def read(self, *commands: tuple[Any, ...]) -> list[Any]:
+        """Run plain read commands in one round trip.
+
+        Raises:
+            StoreUnavailable: the store does not answer.
+        """
+        try:
+            async with self.redis.pipeline(transaction=False) as pipe:
+                for command in commands:
+                    pipe.execute_command(*command)
+                return list(await pipe.execute())
+        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+            raise StoreUnavailable(f"the store does not answer ({error}); is it running?") from None
+
+    async def check(self) -> list[str]:
+        """Look at the store before work begins; returns warnings for the operator, one line each.
+
+        Raises:
+            StoreUnavailable: it cannot be reached, or refuses us.
+            InvalidRequest: it holds records of a newer version.
+        """
+        try:
+            info = await self.redis.info()
+            layout = await self.redis.hget("ht:meta", "layout")
+            if layout is None:
+                await self.redis.hsetnx("ht:meta", "layout", str(LAYOUT))
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(f"cannot use the store: {error}") from None
+        if layout is not None and int(layout) > LAYOUT:
+            raise InvalidRequest(f"the store has record layout {layout}, this program knows {LAYOUT}: upgrade it first")
+        warnings = []
+        if not int(info.get("aof_enabled", 0)):
+            warnings.append("the store keeps no append-only file: acknowledged work is lost when it restarts")
+        if info.get("maxmemory_policy", "noeviction") != "noeviction":
+            warnings.append(f"the store may evict records (maxmemory-policy {info['maxmemory_policy']}); set noeviction")
+        return warnings
+
+    async def usage(self) -> float:
+        """Share of the store's memory limit in use, 0 when it has none."""
+        info = await self.redis.info("memory")
+        limit = int(info.get("maxmemory", 0))
+        return int(info["used_memory"]) / limit if limit else 0.0

@@ -1,0 +1,192 @@
+"""The journal of one run: every write of its holder, guarded by fence, holder id and expected index."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hermes_tasks.contracts.bell import Bell
+from hermes_tasks.contracts.clock import from_ms
+from hermes_tasks.contracts.errors import LeaseLost, RunCancelled
+from hermes_tasks.contracts.journal import AnyStep
+from hermes_tasks.contracts.kinds import ExitReason, RunState
+from hermes_tasks.contracts.runs import RunRecord
+from hermes_tasks.contracts.steps import ModelStep, SummaryStep, ToolStep
+from hermes_tasks.contracts.tools import ToolOutput
+from hermes_tasks.store.client import PATIENT, Store
+from hermes_tasks.store.renewer import Lease, Renewer
+from hermes_tasks.store.rings import rings_of
+
+_STEPS_ONLY: Final = ("ok", "continue")
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What a script compares before it writes: run, fence, holder and the next step's index."""
+
+    run: str
+    fence: int
+    holder: str
+    index: int
+
+
+class StoreSlot:
+    """The right to write exactly one step, handed to a tool whose effect is in the store."""
+
+    def __init__(self, guard: Guard, call: int, name: str) -> None:
+        self.guard = guard
+        self.taken: AnyStep | None = None
+        self._call, self._name = call, name
+
+    def step(self, output: ToolOutput) -> ToolStep:
+        """The step that records ``output`` for this call."""
+        step = ToolStep(call=self._call, name=self._name, content=output.content, status="error" if output.error else "ok")
+        self.taken = step
+        return step
+
+    def use(self, step: AnyStep) -> AnyStep:
+        """Record another kind of step instead (a delegation's ``started``)."""
+        self.taken = step
+        return step
+
+    def written(self) -> None:
+        """The script wrote the step: the journal counts it."""
+        self._done = True
+
+    @property
+    def done(self) -> bool:
+        """True once the step is stored."""
+        return getattr(self, "_done", False)
+
+
+class StoreJournal:
+    """See :class:`hermes_tasks.contracts.journal.Journal`. Made by ``Runs.claim`` only."""
+
+    def __init__(
+        self, store: Store, bell: Bell, renewer: Renewer, record: RunRecord, lease: Lease, steps: list[AnyStep],
+        extra: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        self._store, self._bell, self._renewer = store, bell, renewer
+        self._record, self._lease, self._steps = record, lease, steps
+        #: Stored fields that only strategies know: turn, generation, opening.
+        self.extra = extra
+        self._writing = asyncio.Lock()
+
+    @property
+    def record(self) -> RunRecord:
+        """The record as it was at the claim."""
+        return self._record
+
+    @property
+    def attempt(self) -> int:
+        """The fence of this holder."""
+        return self._lease.fence
+
+    @property
+    def lease(self) -> Lease:
+        """The lease this journal writes under."""
+        return self._lease
+
+    @property
+    def steps(self) -> Sequence[AnyStep]:
+        """All stored steps, oldest first."""
+        return self._steps
+
+    async def ready(self) -> None:
+        """Wait until the lease was renewed recently enough to begin something."""
+        await self._renewer.fresh(self._lease)
+
+    async def append(self, step: AnyStep) -> None:
+        """Store one step."""
+        async with self._writing:
+            used = step.usage if isinstance(step, ModelStep | SummaryStep) else None
+            await self._guarded(
+                "run_append", self._index(), step.model_dump_json(),
+                used.input_tokens if used else 0, used.output_tokens if used else 0,
+            )  # fmt: skip
+            self._steps.append(step)
+
+    @asynccontextmanager
+    async def slot(self, call: int, name: str) -> AsyncIterator[StoreSlot]:
+        """Reserve the next step; no other step can be written while the block runs."""
+        async with self._writing:
+            slot = StoreSlot(Guard(self._record.id, self._lease.fence, self._lease.holder, self._index()), call, name)
+            yield slot
+            if slot.done and slot.taken is not None:
+                self._steps.append(slot.taken)
+
+    async def emit(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Append events to the session's stream under the lease."""
+        if events and self._record.session:
+            flat = [text for kind, data in events for text in (kind, json.dumps(data, ensure_ascii=False))]
+            await self._guarded("run_emit", self._record.session, *flat)
+
+    async def suspend(self) -> bool:
+        """Store the run as waiting; False when nothing is pending any more."""
+        async with self._writing:
+            answer = await self._guarded("run_suspend", self._index())
+            if answer["r"] == "continue":
+                return False
+            self._renewer.drop(self._lease)
+            return True
+
+    async def finish(self, state: RunState, reason: ExitReason, result: Mapping[str, Any]) -> None:
+        """End the run. Everything its end means happens in the same script.
+
+        Raises:
+            LeaseLost, RunCancelled: somebody else decided; nothing was written.
+        """
+        async with self._writing:
+            await self._guarded("run_finish", str(state), str(reason), json.dumps(result, ensure_ascii=False), hint=True)
+            self._renewer.drop(self._lease)
+
+    async def release(self) -> None:
+        """Give the lease back without an end: the run is queued and rung, and no attempt is counted."""
+        async with self._writing:
+            self._renewer.drop(self._lease)
+            await self._guarded("run_release", hint=True)
+
+    async def open(self, opening: str, system: str) -> tuple[str, str]:
+        """Pin what the model sees of this run: the first call decides, every later one gets the same bytes.
+
+        Args:
+            opening: the model's copy of the opening message.
+            system: the system prompt, pinned for the session's generation.
+        """
+        answer = await self._guarded(
+            "run_open", opening, self._record.session, self.extra.get("generation", "1"), system
+        )
+        return str(answer["opening"]), str(answer["system"])
+
+    def seconds_left(self) -> float:
+        """Until the run's deadline, by the store's clock."""
+        return (from_ms(self._record.deadline) - from_ms(self._store.now_ms())).total_seconds()
+
+    def _index(self) -> int:
+        return len(self._steps)
+
+    async def _guarded(self, script: str, *args: str | int, hint: bool = False) -> dict[str, Any]:
+        answer = await self._store.call(
+            script, self._record.user, self._record.id, self._lease.fence, self._lease.holder, *args,
+            hint_ms=self._store.config.lease_ms if hint else None, patience=PATIENT,
+        )  # fmt: skip
+        return await self.settle(answer)
+
+    async def settle(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Ring what a guarded script asked for; turn a refusal into its error.
+
+        Raises:
+            RunCancelled: the run was ended from outside.
+            LeaseLost: somebody else holds it, or the store came back without steps that we know of.
+        """
+        await self._bell.ring(rings_of(self._record.user, answer))
+        if answer["r"] in _STEPS_ONLY:
+            return answer
+        self._renewer.drop(self._lease)
+        if answer["r"] == "ended":
+            raise RunCancelled(f"run {self._record.id} was ended from outside")
+        raise LeaseLost(f"run {self._record.id}: {answer['r']}")

@@ -1,0 +1,93 @@
+-- due: recovery of one user: every record whose time has come is put right, each by comparing its state first.
+-- ARGV[2] '1' if expired leases may be taken over now  [3] most records to look at
+-- Answers ok {next}: when this user must be looked at again (0 = never), and the rings that are due.
+local takeovers = 0
+
+local function ring_again(record, member, ...)
+  local rung = redis.call('HINCRBY', record, 'rung', 1)
+  look_at(member, NOW + math.min(C.ring_max_ms, C.ring_ms * 2 ^ math.min(rung - 1, 10)))
+  ring(...)
+end
+
+-- A takeover counts as an attempt only when nothing was stored since the claim. From the second on: backoff.
+local function take_over(run)
+  local record, attempts = key('run:' .. run.id), int(run.attempts)
+  attempts = int(run.steps) > int(run.claim_steps) and 0 or attempts + 1
+  redis.call('HINCRBY', record, 'takeovers', 1)
+  takeovers = takeovers + 1
+  if attempts >= C.max_attempts then
+    redis.call('HSET', record, 'attempts', attempts)
+    return end_run(run, 'lost', 'max_attempts', cjson.encode({ text = '',
+      error = 'given up after ' .. attempts .. ' processes died while running it' }))
+  end
+  local wait = attempts >= 2 and 1000 * (attempts - 1) or 0
+  redis.call('HSET', record, 'state', 'queued', 'holder', '', 'attempts', attempts, 'not_before', ms(NOW + wait))
+  if wait > 0 then return look_at('run:' .. run.id, NOW + wait) end
+  on_admit(run.kind, run.id)
+end
+
+local look = {}
+look.run = function(id, member)
+  local run = run_get(id)
+  if not run or TERMINAL[run.state] then return forget(member) end
+  if run.state == 'running' then
+    local until_ms = int(run.lease_until)
+    if lease_live(until_ms) then return look_at(member, until_ms) end
+    if ARGV[2] == '1' then return take_over(run) end
+    return look_at(member, NOW + C.sweep_ms)
+  end
+  if run.state == 'queued' and int(run.admitted) == 1 then
+    if int(run.not_before) > NOW then return look_at(member, int(run.not_before)) end
+    return ring_again(key('run:' .. id), member, TASK[run.kind], id)
+  end
+  if run.state == 'waiting' and int(run.pending) <= 0 then return resume(run) end
+  forget(member)
+end
+
+look['end'] = function(id, member)
+  local run = run_get(id)
+  if not run or TERMINAL[run.state] then return forget(member) end
+  local started = int(run.started) > 0
+  -- The holder ends its own run, with the work it has; only if it does not within 5 s is it ended from here.
+  if run.state == 'running' and lease_live(int(run.lease_until)) and NOW < int(run.deadline) + 5000 then
+    return look_at(member, int(run.deadline) + 5000)
+  end
+  local text = stored_answer(id)
+  if text then return end_run(run, 'completed', 'completed', cjson.encode({ text = text })) end
+  end_run(run, 'timed_out', started and 'deadline' or 'queue_deadline', cjson.encode({ text = '',
+    error = started and ('not finished within ' .. run.deadline_s .. ' s') or 'not started in time' }))
+end
+
+look.cur = function(id, member)
+  local cursor = key('cur:' .. id)
+  local session, consumer = string.match(id, '^(.*)|(.*)$')
+  local at = redis.call('HMGET', cursor, 'holder', 'lease_until')
+  if at[1] and at[1] ~= '' then
+    if lease_live(int(at[2])) then return look_at(member, int(at[2])) end
+    if ARGV[2] ~= '1' then return look_at(member, NOW + C.sweep_ms) end
+    redis.call('HSET', cursor, 'holder', '', 'lease_until', 0)
+    redis.call('HINCRBY', cursor, 'takeovers', 1)
+    takeovers = takeovers + 1
+  end
+  if not session or not cursor_behind(session, consumer) then
+    redis.call('HDEL', cursor, 'asked', 'admitted')
+    forget(member)
+    return leave('drain', id, '')
+  end
+  if redis.call('SISMEMBER', key('win:drain'), id) == 0 then return forget(member) end
+  ring_again(cursor, member, 'drain', session, consumer)
+end
+
+look.out = function(id, member)
+  if redis.call('HGET', key('out:' .. id), 'state') ~= 'pending' then return forget(member) end
+  ring_again(key('out:' .. id), member, 'deliver', id)
+end
+
+if live_user() then
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', key('due'), '-inf', ms(NOW), 'LIMIT', 0, ARGV[3])) do
+    local kind, id = string.match(member, '^(%a+):(.*)$')
+    if look[kind] then look[kind](id, member) else forget(member) end
+  end
+end
+local first = redis.call('ZRANGE', key('due'), 0, 0, 'WITHSCORES')
+return answer('ok', { next = int(first[2]), takeovers = takeovers })

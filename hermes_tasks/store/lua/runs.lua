@@ -1,0 +1,122 @@
+-- runs.lua: creating, ending, joining and resuming runs. A terminal state is written once.
+-- The hooks of each kind (what else its end means) are in ends.lua.
+local on_end = {}
+
+local function run_get(id)
+  local flat = redis.call('HGETALL', key('run:' .. id))
+  if #flat == 0 then return nil end
+  local run = {}
+  for i = 1, #flat, 2 do run[flat[i]] = flat[i + 1] end
+  return run
+end
+
+-- run: id, kind, session, parent, batch, index, depth, spec (JSON text), policy (JSON text). Existing id: no change.
+local function create_run(run)
+  local record = key('run:' .. run.id)
+  if redis.call('EXISTS', record) == 1 then return false end
+  local policy = cjson.decode(run.policy)
+  redis.call('HSET', record, 'v', 1, 'id', run.id, 'kind', run.kind, 'session', run.session or '',
+    'parent', run.parent or '', 'batch', run.batch or '', 'index', run.index or 0, 'depth', run.depth or 0,
+    'spec', run.spec, 'policy', run.policy, 'state', 'queued', 'fence', 0, 'holder', '', 'steps', 0,
+    'created', ms(NOW), 'queue_deadline', ms(NOW + policy.queue_deadline_s * 1000), 'deadline_s', policy.deadline_s)
+  redis.call('ZADD', key('runs'), ms(NOW), run.id)
+  redis.call('ZREMRANGEBYSCORE', key('runs'), '-inf', ms(NOW - 30 * 86400000))
+  if run.parent and run.parent ~= '' then redis.call('SADD', key('kids:' .. run.parent), run.id) end
+  look_at('end:' .. run.id, NOW + policy.queue_deadline_s * 1000)
+  enter(run.kind, run.id, run.parent or '')
+  return true
+end
+
+-- Back to the queue: its place in the window is asked for again, before anything that never ran.
+local function resume(run)
+  redis.call('HSET', key('run:' .. run.id), 'state', 'queued', 'holder', '', 'admitted', 0)
+  enter(run.kind, run.id, run.parent, true)
+end
+
+-- One child of a batch ended. The last one joins the batch and resumes a parent that waits for nothing else.
+local function join_child(run)
+  local batch = key('batch:' .. run.batch)
+  local left = redis.call('HINCRBY', batch, 'left', -1)
+  emit(run.session, 'child.ended', { run = run.id, batch = run.batch, index = int(run.index), status = run.state })
+  if left > 0 then return end
+  redis.call('HSET', batch, 'joined', ms(NOW))
+  emit(run.session, 'batch.joined', { run = run.parent, batch = run.batch })
+  local parent = run_get(run.parent)
+  if not parent or TERMINAL[parent.state] then return end
+  local pending = redis.call('HINCRBY', key('run:' .. run.parent), 'pending', -1)
+  if parent.state == 'waiting' and pending <= 0 then resume(parent) end
+end
+
+local function keep_until_expiry(id)
+  for _, name in ipairs({ 'run:', 'steps:', 'kids:', 'batches:' }) do redis.call('EXPIRE', key(name .. id), C.keep_s) end
+  for _, batch in ipairs(redis.call('SMEMBERS', key('batches:' .. id))) do
+    redis.call('EXPIRE', key('batch:' .. batch), C.keep_s)
+  end
+end
+
+-- End a run that is not terminal yet: new fence, window freed, batch joined, hook of its kind. result is JSON text.
+local end_tree
+local function end_run(run, state, reason, result)
+  run.state, run.exit_reason, run.result = state, reason, result
+  redis.call('HSET', key('run:' .. run.id), 'state', state, 'exit_reason', reason, 'result', result,
+    'ended', ms(NOW), 'holder', '', 'fence', int(run.fence) + 1)
+  forget('run:' .. run.id)
+  forget('end:' .. run.id)
+  leave(run.kind, run.id, run.parent)
+  keep_until_expiry(run.id)
+  if state ~= 'completed' then end_tree(run.id, 'cancelled', 'cancelled') end
+  if run.batch ~= '' then join_child(run) end
+  if on_end[run.kind] then on_end[run.kind](run) end
+end
+
+-- A final answer that was stored before the end was asked for counts: such a run completes instead.
+local function stored_answer(id)
+  local last = redis.call('LINDEX', key('steps:' .. id), -1)
+  if not last then return nil end
+  local step = cjson.decode(last)
+  if step.t == 'model' and #(step.calls or {}) == 0 and string.find(step.text or '', '%S') then return step.text end
+end
+
+-- End every run below this one that is still open.
+end_tree = function(id, state, reason)
+  for _, child in ipairs(redis.call('SMEMBERS', key('kids:' .. id))) do
+    local run = run_get(child)
+    if run and not TERMINAL[run.state] then
+      local text = stored_answer(child)
+      if text then end_run(run, 'completed', 'completed', cjson.encode({ text = text }))
+      else end_run(run, state, reason, cjson.encode({ text = '' })) end
+    end
+  end
+end
+
+-- Does the caller still hold the run? nil = yes; else the word to answer with.
+-- ahead: the caller knows of more steps than the store has: the store came back without them.
+local function not_holder(run, fence, holder, index)
+  if not run then return 'gone' end
+  if TERMINAL[run.state] then return 'ended' end
+  if run.state ~= 'running' or run.holder ~= holder or int(run.fence) ~= fence then return 'lost' end
+  if index and int(run.steps) < index then
+    redis.call('HINCRBY', key('run:' .. run.id), 'rollbacks', 1)
+    redis.call('HSET', key('run:' .. run.id), 'state', 'queued', 'holder', '')
+    enter(run.kind, run.id, run.parent)
+    return 'rolled_back'
+  end
+  if index and int(run.steps) ~= index then return 'lost' end
+end
+
+local function add_step(run, text, input_tokens, output_tokens)
+  redis.call('RPUSH', key('steps:' .. run.id), text)
+  local record = key('run:' .. run.id)
+  redis.call('HINCRBY', record, 'steps', 1)
+  if input_tokens + output_tokens > 0 then
+    redis.call('HINCRBY', record, 'input_tokens', input_tokens)
+    redis.call('HINCRBY', record, 'output_tokens', output_tokens)
+    redis.call('HINCRBY', record, 'calls', 1)
+  end
+end
+
+-- True when the last step already is this one: the reply of an earlier call was lost, nothing is left to do.
+local function already_added(run, index, fence, holder, text)
+  return run and int(run.steps) == index + 1 and int(run.fence) == fence and run.holder == holder
+    and redis.call('LINDEX', key('steps:' .. run.id), -1) == text
+end

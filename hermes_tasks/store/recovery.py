@@ -1,0 +1,121 @@
+"""Recovery: finds expired leases, lost doorbells and due timers of every user, and puts them right.
+
+Runs in every worker. A short lock per shard only limits load; every action is a compare-and-set in ``due.lua``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from hermes_tasks.contracts.bell import Bell
+from hermes_tasks.contracts.errors import InvalidRequest, StoreUnavailable
+from hermes_tasks.contracts.ids import new_id
+from hermes_tasks.store.client import Store
+from hermes_tasks.store.jobs import move_hint
+from hermes_tasks.store.keys import SHARDS, job_shard_key, shard_key, user_key
+from hermes_tasks.store.rings import rings_of
+
+_PER_SHARD: Final = 200
+_PER_USER: Final = 200
+
+
+class Recovery:
+    """One sweeper.
+
+    Args:
+        on_takeover: told how many leases a sweep took over.
+    """
+
+    def __init__(self, store: Store, bell: Bell, *, on_takeover: Callable[[int], None] | None = None) -> None:
+        self._store, self._bell, self._on_takeover = store, bell, on_takeover
+        self._name = new_id()
+        self._last: float | None = None
+        self._calm_from = 0.0
+        self._server_run = ""
+
+    async def run(self) -> None:
+        """Sweep for ever, twice a second."""
+        pause = self._store.config.sweep_ms / 1000
+        while True:
+            began = time.monotonic()
+            try:
+                await self.sweep()
+            except (StoreUnavailable, RedisError, OSError):
+                self._last = None  # a gap: whoever is alive must get the chance to renew first
+            await asyncio.sleep(max(0.05, pause - (time.monotonic() - began)))
+
+    def _note_gap(self, now: float) -> bool:
+        """True when leases may be taken over: our sweeps had no gap for one lease length.
+
+        A store that was frozen, restarted or out of reach for us was so for the holders too: their leases look
+        expired, and they renew them as soon as they can.
+        """
+        lease_s = self._store.config.lease_ms / 1000
+        if self._last is None or now - self._last > lease_s / 2:
+            self._calm_from = now + lease_s
+        self._last = now
+        return now >= self._calm_from
+
+    async def sweep(self) -> int:
+        """Look at every user who is due once; returns how many were."""
+        calm = self._note_gap(time.monotonic())
+        # A shard with no user due costs one read; its lock is taken only for work.
+        now = self._store.now_ms()
+        replies = await self._store.read(
+            ("INFO", "server"),
+            *(
+                ("ZRANGE", f"ht:shard:{n}", "-inf", now, "BYSCORE", "LIMIT", 0, _PER_SHARD, "WITHSCORES")
+                for n in range(SHARDS)
+            ),
+        )
+        calm = self._note_restart(str(replies[0].get("run_id", ""))) and calm
+        looked = 0
+        for number, flat in enumerate(replies[1:]):
+            pairs = flat if flat and isinstance(flat[0], tuple | list) else list(zip(flat[::2], flat[1::2], strict=True))
+            if pairs and await self._mine(number):
+                for user, score in pairs:
+                    await self._look(str(user), float(score), calm)
+                    looked += 1
+        self._last = time.monotonic()
+        return looked
+
+    def _note_restart(self, run_id: str) -> bool:
+        """False when the server is another process than at our last sweep."""
+        if self._server_run and run_id != self._server_run:
+            self._calm_from = time.monotonic() + self._store.config.lease_ms / 1000
+        same = run_id == self._server_run
+        self._server_run = run_id
+        return same
+
+    async def _mine(self, number: int) -> bool:
+        lock = f"ht:sweep:recovery:{number}"
+        return bool(await self._store.redis.set(lock, self._name, nx=True, px=max(50, self._store.config.sweep_ms - 100)))
+
+    async def _look(self, user: str, score: float, calm: bool) -> None:
+        try:
+            answer = await self._store.call("due", user, "1" if calm else "0", _PER_USER)
+        except InvalidRequest:
+            answer = {"next": 0}
+        await move_hint(self._store, shard_key(user), user, score, int(answer["next"]))
+        if answer.get("takeovers") and self._on_takeover is not None:
+            self._on_takeover(int(answer["takeovers"]))
+        await self._bell.ring(rings_of(user, answer))
+
+    async def reindex(self) -> int:
+        """Rebuild the global shards from the user registry; safe at any time. Returns how many users it looked at."""
+        [names] = await self._store.read(("SMEMBERS", "ht:users"))
+        for user in names:
+            due, jobs = await self._store.read(
+                ("ZRANGE", user_key(user, "due"), 0, 0, "WITHSCORES"),
+                ("ZRANGE", user_key(user, "jobsdue"), 0, 0, "WITHSCORES"),
+            )
+            for key, first in ((shard_key(user), due), (job_shard_key(user), jobs)):
+                if first:
+                    flat = list(first[0]) if isinstance(first[0], tuple | list) else list(first)
+                    await self._store.redis.zadd(key, {user: float(flat[1])}, lt=True)
+        return len(names)

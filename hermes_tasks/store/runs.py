@@ -1,0 +1,163 @@
+"""Runs: created, claimed, cancelled and read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from hermes_tasks.contracts.bell import Bell
+from hermes_tasks.contracts.errors import InvalidRequest, LeaseLost, NotFound
+from hermes_tasks.contracts.ids import new_id
+from hermes_tasks.contracts.journal import AnyStep
+from hermes_tasks.contracts.kinds import RunState
+from hermes_tasks.contracts.runs import NewRun, RunRecord
+from hermes_tasks.contracts.steps import StartedStep, Usage, step_from_json
+from hermes_tasks.store.client import Store
+from hermes_tasks.store.journal import Guard, StoreJournal
+from hermes_tasks.store.keys import user_key
+from hermes_tasks.store.renewer import Lease, Renewer
+from hermes_tasks.store.rings import rings_of
+
+_NOT_IN_RECORD: Final = ("spec", "policy", "result", "exit_reason")
+
+
+def new_run_wire(run: NewRun) -> dict[str, Any]:
+    """A run as the scripts take it: spec and policy as JSON text."""
+    return {
+        "id": run.id, "kind": str(run.kind), "session": run.session, "parent": run.parent, "batch": run.batch,
+        "index": run.index, "depth": run.depth, "spec": json.dumps(run.spec, ensure_ascii=False),
+        "policy": run.policy.model_dump_json(), "goal": str(run.spec.get("goal", ""))[:200],
+    }  # fmt: skip
+
+
+def record_of(user: str, fields: Mapping[str, str]) -> RunRecord:
+    """Decode a stored record; unknown fields of a newer version are ignored."""
+    plain = {name: value for name, value in fields.items() if name not in _NOT_IN_RECORD}
+    usage = Usage(
+        input_tokens=int(fields.get("input_tokens", 0)),
+        output_tokens=int(fields.get("output_tokens", 0)),
+        calls=int(fields.get("calls", 0)),
+    )
+    return RunRecord(
+        **plain,
+        user=user,
+        spec=json.loads(fields.get("spec") or "{}"),
+        policy=json.loads(fields["policy"]),
+        result=json.loads(fields.get("result") or "{}"),
+        exit_reason=fields.get("exit_reason") or None,  # type: ignore[arg-type]  # pydantic turns the word into the enum
+        usage=usage,
+    )
+
+
+class Runs:
+    """Every run of every user.
+
+    Args:
+        renewer: keeps claimed leases alive; None in processes that only create, cancel and read.
+    """
+
+    def __init__(self, store: Store, bell: Bell, renewer: Renewer | None = None) -> None:
+        self._store, self._bell, self._renewer = store, bell, renewer
+
+    async def create(self, run: NewRun) -> bool:
+        """Store a run and ring for it, or let it wait for its window. False when the id exists: nothing changed.
+
+        Raises:
+            InvalidRequest: its parent has ended, or there is no such user.
+        """
+        answer = await self._store.call(
+            "run_create", run.user, json.dumps(new_run_wire(run), ensure_ascii=False), hint_ms=self._store.config.ring_ms
+        )
+        if answer["r"] == "parent_ended":
+            raise InvalidRequest(f"run {run.parent} has ended: nothing can be started under it")
+        await self._bell.ring(rings_of(run.user, answer))
+        return bool(answer["r"] == "created")
+
+    async def claim(self, user: str, run: str, *, suspects: bool = True) -> StoreJournal | None:
+        """Take the lease of a queued run, or None when there is nothing to do for us now.
+
+        Args:
+            suspects: whether this process may take a run with which two processes died without progress.
+        """
+        if self._renewer is None:
+            raise LeaseLost("this process renews no leases, so it cannot claim runs")
+        holder = new_id()
+        answer = await self._store.call(
+            "run_claim", user, run, holder, "1" if suspects else "0", hint_ms=self._store.config.lease_ms
+        )
+        if answer["r"] != "claimed":
+            return None
+        raw: dict[str, str] = answer["run"]
+        lease = self._renewer.add(Lease("run", user, run, int(raw["fence"]), holder))
+        steps = [step_from_json(text) for text in answer["steps"] or []]
+        return StoreJournal(self._store, self._bell, self._renewer, record_of(user, raw), lease, steps, raw)
+
+    async def create_batch(
+        self, journal: StoreJournal, guard: Guard, started: StartedStep, call: int, children: Sequence[NewRun]
+    ) -> None:
+        """Write a delegation's ``started`` step, its batch and its children in one script, under the parent's lease."""
+        answer = await self._store.call(
+            "batch_create", journal.record.user, guard.run, guard.fence, guard.holder, guard.index,
+            started.model_dump_json(), started.batch or "", call,
+            json.dumps([new_run_wire(child) for child in children], ensure_ascii=False),
+            hint_ms=self._store.config.ring_ms,
+        )  # fmt: skip
+        await journal.settle(answer)
+
+    async def cancel(self, user: str, run: str) -> RunState:
+        """End a run and everything below it; returns the state it is in afterwards. A second call changes nothing.
+
+        Raises:
+            NotFound: there is no such run of this user.
+        """
+        answer = await self._store.call("run_cancel", user, run, hint_ms=0)
+        if answer["r"] == "gone":
+            raise NotFound(f"there is no run {run}", field="run")
+        await self._bell.ring(rings_of(user, answer))
+        return RunState(answer["state"])
+
+    async def get(self, user: str, run: str) -> RunRecord:
+        """One run's record.
+
+        Raises:
+            NotFound: there is no such run of this user.
+        """
+        [fields] = await self._store.read(("HGETALL", user_key(user, f"run:{run}")))
+        if not fields:
+            raise NotFound(f"there is no run {run}", field="run")
+        return record_of(user, fields)
+
+    async def fields(self, user: str, run: str) -> Mapping[str, str]:
+        """The raw stored record: also what only operators look at (takeovers, rollbacks, holder)."""
+        [fields] = await self._store.read(("HGETALL", user_key(user, f"run:{run}")))
+        return dict(fields)
+
+    async def steps(self, user: str, run: str) -> list[AnyStep]:
+        """All stored steps of a run, oldest first."""
+        [texts] = await self._store.read(("LRANGE", user_key(user, f"steps:{run}"), 0, -1))
+        return [step_from_json(text) for text in texts]
+
+    async def recent(self, user: str, limit: int = 50) -> list[RunRecord]:
+        """The user's newest runs, newest first."""
+        [ids] = await self._store.read(("ZREVRANGE", user_key(user, "runs"), 0, limit - 1))
+        records = await self._store.read(*(("HGETALL", user_key(user, f"run:{run}")) for run in ids)) if ids else []
+        return [record_of(user, fields) for fields in records if fields]
+
+    async def batch(self, user: str, batch: str) -> tuple[bool, list[RunRecord]]:
+        """Whether a batch is joined, and its children in task order."""
+        [fields] = await self._store.read(("HGETALL", user_key(user, f"batch:{batch}")))
+        if not fields:
+            raise NotFound(f"there is no batch {batch}")
+        names = [fields[f"child:{index}"] for index in range(int(fields["size"]))]
+        records = await self._store.read(*(("HGETALL", user_key(user, f"run:{name}")) for name in names))
+        return "joined" in fields, [record_of(user, record) for record in records]
+
+    async def save_long(self, user: str, run: str, name: str, text: str) -> str:
+        """Keep a whole tool result that was too long for the prompt; returns the pointer it can be read by."""
+        key = user_key(user, f"spill:{run}")
+        async with self._store.redis.pipeline(transaction=False) as pipe:
+            pipe.hset(key, name, text)
+            pipe.expire(key, self._store.config.keep_s)
+            await pipe.execute()
+        return f"result:{run}/{name}"

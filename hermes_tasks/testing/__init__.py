@@ -1,0 +1,1 @@
+"""Doubles and servers for tests; they ship with the package."""

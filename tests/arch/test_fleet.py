@@ -1,0 +1,77 @@
+"""The fleet covers every queue: queues, roles, launchers and compose services are one list."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from typing import Any
+
+import pytest
+import yaml
+
+from hermes_tasks.contracts.kinds import Queue
+from hermes_tasks.deploy import Launcher, launchers
+from hermes_tasks.runtime.roles import ROLES
+from tests.arch.tree import ROOT, imported
+
+LAUNCHERS = launchers()
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, dict[str, Any]]:
+    document: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return document["services"]
+
+
+def test_each_queue_is_served_by_exactly_one_role() -> None:
+    served = Counter(queue for role in ROLES.values() for queue in role.queues)
+    assert served == Counter(Queue)
+
+
+def test_each_role_has_its_launcher() -> None:
+    assert {one.role for one in LAUNCHERS} == set(ROLES)
+
+
+@pytest.mark.parametrize("one", LAUNCHERS, ids=lambda one: one.role)
+def test_a_launcher_is_a_small_script_with_its_numbers_and_its_reason(one: Launcher) -> None:
+    source = one.path.read_text()
+    assert one.slots >= 1
+    assert one.processes >= 1
+    assert "\nSeparate because " in source
+    assert f'run_worker(role="{one.role}", slots=SLOTS)' in source
+    assert imported(source) == {"hermes_tasks.wiring"}
+
+
+def test_compose_runs_each_launcher_by_path_as_often_as_it_says(services: dict[str, dict[str, Any]]) -> None:
+    run = {name: service for name, service in services.items() if "workers/" in str(service.get("command"))}
+    assert set(run) == {one.role for one in LAUNCHERS}
+    for one in LAUNCHERS:
+        assert run[one.role]["command"] == ["python", "-P", f"workers/{one.role}.py"]
+        assert run[one.role].get("deploy", {}).get("replicas", 1) == one.processes
+
+
+def test_compose_has_the_rest_of_the_fleet(services: dict[str, dict[str, Any]]) -> None:
+    assert set(services) - {one.role for one in LAUNCHERS} == {"store", "front", "beat", "flower"}
+
+
+def test_compose_publishes_on_loopback_only(services: dict[str, dict[str, Any]]) -> None:
+    ports = [str(port) for service in services.values() for port in service.get("ports", [])]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_compose_holds_no_secret_and_no_root(services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        for key, value in service.get("environment", {}).items():
+            secret = any(word in key.lower() for word in ("password", "secret", "token", "key"))
+            assert not secret or str(value).startswith("/run/secrets/"), (name, key)
+        assert service.get("user", "root") not in ("root", "0"), name
+        assert "healthcheck" in service, name
+
+
+def test_system_entries_go_to_a_queue_that_exists() -> None:
+    entries = tomllib.loads((ROOT / "beat/schedule.toml").read_text())["entries"]
+    for name, entry in entries.items():
+        assert set(entry) == {"every_s", "task", "queue"}, name
+        assert entry["every_s"] >= 1
+        assert entry["queue"] in set(Queue)
