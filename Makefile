@@ -17,7 +17,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-PIP := $(PY) -m pip --disable-pip-version-check --no-input install --quiet
+PIP := $(PY) -m pip --disable-pip-version-check --no-input install -qq
 TESTS ?= tests
 UV ?= uv
 

@@ -7,6 +7,6 @@ store and exists once), so a second one on another machine means no gap when a m
 PROCESSES = 1  # on one machine the supervisor's restart is enough
 
 if __name__ == "__main__":
-    from hermes_tasks.wiring import run_beat
+    from hermes_tasks.wiring.beat import run_beat
 
     run_beat()

@@ -3,10 +3,10 @@
 Separate because jobs come in waves (nine in the morning) that must not reach the users who are talking.
 """
 
-SLOTS = 50  # fires in hand at once; a slot only waits for a model
+SLOTS = 32  # fires in hand at once; a slot only waits for a model
 PROCESSES = 2  # the second takes over when one is killed
 
 if __name__ == "__main__":
-    from hermes_tasks.wiring import run_worker
+    from hermes_tasks.wiring.worker import run_worker
 
     run_worker(role="cron", slots=SLOTS)

@@ -1,12 +1,12 @@
-"""Worker of queue `curator`: looks after users' skills, and does the system entries of the schedule.
+"""Worker of queue `curator`: upkeep that nobody waits for (system entries of the schedule, curation).
 
-Separate because this is housekeeping: slow, rare and the first to be switched off when a machine is short.
+Separate because it may run for long over many users' records and must share no slot with work that somebody awaits.
 """
 
-SLOTS = 8  # curations in hand at once, and the system entries of the schedule
-PROCESSES = 1  # a curation may start minutes late; a killed one is continued after the restart
+SLOTS = 4  # upkeep at once; more only adds load on the store
+PROCESSES = 1  # what is cut off is done at its next time
 
 if __name__ == "__main__":
-    from hermes_tasks.wiring import run_worker
+    from hermes_tasks.wiring.worker import run_worker
 
     run_worker(role="curator", slots=SLOTS)

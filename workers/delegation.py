@@ -4,10 +4,10 @@ Separate because children are many and long, and their tools start processes: th
 share a process with them.
 """
 
-SLOTS = 300  # children in hand at once; a slot only waits for a model
+SLOTS = 150  # children in hand at once; a slot only waits for a model
 PROCESSES = 2  # the second takes over when one is killed
 
 if __name__ == "__main__":
-    from hermes_tasks.wiring import run_worker
+    from hermes_tasks.wiring.worker import run_worker
 
     run_worker(role="delegation", slots=SLOTS)

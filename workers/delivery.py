@@ -1,12 +1,12 @@
-"""Worker of queue `delivery`: hands over what is owed to users outside their conversations.
+"""Worker of queue `delivery`: hands finished answers to the users' inboxes.
 
-Separate because it waits for other people's servers, which may be slow or down for hours.
+Separate because targets outside can be slow: a delivery must not wait behind an agent's work, nor the other way round.
 """
 
-SLOTS = 32  # deliveries being tried at once; a slot only waits for the receiver
-PROCESSES = 1  # what is owed stays in the outbox until the restart
+SLOTS = 16  # deliveries in hand at once
+PROCESSES = 1  # what is owed is rung again by every worker's recovery
 
 if __name__ == "__main__":
-    from hermes_tasks.wiring import run_worker
+    from hermes_tasks.wiring.worker import run_worker
 
     run_worker(role="delivery", slots=SLOTS)

@@ -3,10 +3,10 @@
 Separate because drains are short and their order is promised: they must not queue behind work that lasts minutes.
 """
 
-SLOTS = 32  # channels being drained at once; a quarter of them may be inside one provider
+SLOTS = 16  # channels being drained at once; a quarter of them may be inside one provider
 PROCESSES = 2  # the second takes over when one is killed
 
 if __name__ == "__main__":
-    from hermes_tasks.wiring import run_worker
+    from hermes_tasks.wiring.worker import run_worker
 
     run_worker(role="memory", slots=SLOTS)

@@ -1,12 +1,12 @@
-"""Worker of queue `prefetch`: warms the recall of a session's next turn.
+"""Worker of queue `prefetch`: warms the next turn's recall.
 
-Separate because it is worth something only if it is done before the next message; late is as good as never.
+Separate because nothing is owed to anyone here: this queue may fall behind without harm, and must never hold up a write.
 """
 
-SLOTS = 32  # recalls being warmed at once
-PROCESSES = 1  # a recall that was not warmed costs the next turn some of its deadline, nothing else
+SLOTS = 16  # recalls in hand at once; a slot waits for a memory provider
+PROCESSES = 1  # a recall that is lost is made by the next turn itself
 
 if __name__ == "__main__":
-    from hermes_tasks.wiring import run_worker
+    from hermes_tasks.wiring.worker import run_worker
 
     run_worker(role="prefetch", slots=SLOTS)

@@ -68,7 +68,9 @@ class Asker:
             except Retryable as error:
                 failures += 1
                 if failures == MAX_FAILURES:
-                    raise ModelUnavailable(f"{failures} calls in a row failed, the last one: {classified(error)}") from error
+                    raise ModelUnavailable(
+                        f"{failures} calls in a row failed, the last one: {classified(error)}"
+                    ) from error
                 await self._wait(failures, error)
             if stream is not None:
                 await stream.restart()

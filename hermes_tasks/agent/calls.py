@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-import structlog
-
 from hermes_tasks.agent.asking import Sleep, late
 from hermes_tasks.agent.open_calls import Job, OpenCalls, open_calls
+from hermes_tasks.agent.ports import Registry
 from hermes_tasks.agent.progress import Progress, last_progress
 from hermes_tasks.agent.streaming import Tell
 from hermes_tasks.agent.together import together
@@ -23,7 +22,7 @@ from hermes_tasks.contracts.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from hermes_tasks.contracts.journal import AnyStep, Journal
+from hermes_tasks.contracts.journal import Journal
 from hermes_tasks.contracts.runs import Policy
 from hermes_tasks.contracts.steps import StartedStep, ToolStep
 from hermes_tasks.contracts.tools import (
@@ -35,12 +34,12 @@ from hermes_tasks.contracts.tools import (
     ToolContext,
     ToolOutput,
 )
-from hermes_tasks.tools.registry import Registry
+from hermes_tasks.observe.logging import get_logger
 
 _NOT_THE_TOOLS: Final = (LeaseLost, RunCancelled, DeadlineExceeded, StoreUnavailable, StoreFull)
 _LOOK_AGAIN_S: Final = (0.05, 1.0)
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 Fit = Callable[[str, str], Awaitable[str]]
 
@@ -71,7 +70,6 @@ class Calls:
         self._fit = fit
         self._tell = tell
         self._sleep = sleep
-        self._turn = asyncio.Lock()  # steps have one order, so their writers take turns
         self._running: list[str] = []
 
     async def settle(self, progress: Progress) -> bool:
@@ -89,7 +87,7 @@ class Calls:
         work = open_calls(progress, self._registry, self._policy)
         for step in work.settled:
             content = await self._fit(f"{progress.index}-{step.call}", step.content)
-            await self._append(step.model_copy(update={"content": content}))
+            await self._journal.append(step.model_copy(update={"content": content}))
         try:
             async with asyncio.timeout(max(0.0, self._journal.seconds_left())) as limit:
                 for job in work.deferred:
@@ -104,7 +102,7 @@ class Calls:
     async def _run(self, index: int, work: OpenCalls) -> None:
         if work.fresh:
             await self._journal.ready()
-            await self._append(StartedStep(calls=tuple(work.fresh)))
+            await self._journal.append(StartedStep(calls=tuple(work.fresh)))
         jobs = [self._run_plain(index, job) for job in work.plain]
         if work.stored:
             jobs.append(self._run_stored(index, work.stored))
@@ -136,7 +134,7 @@ class Calls:
     ) -> None:
         await self._journal.ready()
         await self._begin(index, name)
-        async with self._turn, self._journal.slot(number, name) as slot:
+        async with self._journal.slot(number, name) as slot:
             output = await self._guarded(name, act(slot))
         now = last_progress(self._journal.steps)
         if now is not None and number in now.results:
@@ -186,9 +184,8 @@ class Calls:
             raise
         except HermesTasksError as error:
             return ToolOutput(one_line(str(error)), error=True)
-        except Exception as error:  # around one call: a tool's bug must not cost the run what it did so far
-            record = self._journal.record
-            _log.exception("tool failed inside", tool=name, run=record.id, kind=record.kind, user=record.user)
+        except Exception as error:  # noqa: BLE001 - around one call: a tool's bug must not cost the run what it did so far
+            _log.exception("tool failed inside", tool=name)
             text = (
                 f"{name} failed inside ({type(error).__name__}). That is a fault of the tool, not of your call: "
                 "try another way, or say that it failed."
@@ -206,17 +203,13 @@ class Calls:
         step = ToolStep(
             call=number, name=name, content=content or "(no output)", status="error" if output.error else "ok"
         )
-        await self._append(step)
+        await self._journal.append(step)
         await self._end(index, name, step.status)
 
     async def _end(self, index: int, name: str, status: str) -> None:
         if name in self._running:
             self._running.remove(name)
         await self._tell(ProgressNote(kind="tool_ended", step=index, name=name, status=status))
-
-    async def _append(self, step: AnyStep) -> None:
-        async with self._turn:
-            await self._journal.append(step)
 
     def _now(self) -> ToolContext:
         return replace(self._context, seconds_left=self._journal.seconds_left())

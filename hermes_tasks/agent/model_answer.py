@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from hermes_tasks.agent.model_calls import CallAssembler
+from hermes_tasks.agent.model_calls import CallAssembler, well_formed
 from hermes_tasks.contracts.steps import ModelStep, Usage
 
 _LENGTH: Final = frozenset({"length", "max_tokens", "model_length"})
@@ -23,6 +23,7 @@ class Answer:
         self.begun = False
         self.finish = ""
         self._text: list[str] = []
+        self._half = ""
         self._calls = CallAssembler()
         self._input_tokens = 0
         self._output_tokens = 0
@@ -30,7 +31,7 @@ class Answer:
     @property
     def empty(self) -> bool:
         """Whether neither text nor a call has come."""
-        return not self._text and not self._calls.calls(cut=False)
+        return not self._text and not self._calls.calls()
 
     def take(self, chunk: Mapping[str, Any]) -> str:
         """Add one chunk and return the text it brought. Chunks without choices bring usage at most."""
@@ -52,19 +53,26 @@ class Answer:
         calls = delta.get("tool_calls")
         for item in calls if isinstance(calls, list) else [calls]:
             self._calls.add(item)
-        text = _content(delta.get("content")) or _content(delta.get("refusal"))
+        text = self._half + (_content(delta.get("content")) or _content(delta.get("refusal")))
+        # An emoji cut in the middle by a server that counts in UTF-16 waits for its other half.
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        text = well_formed(text.removesuffix(self._half) if self._half else text)
         if text:
             self._text.append(text)
         return text
 
     def step(self, model: str) -> ModelStep:
-        """The normalised step: it has calls exactly when its ``finish`` is ``tool_calls``."""
-        cut = self.finish in _LENGTH
-        calls = self._calls.calls(cut=cut)
+        """The normalised step.
+
+        ``finish`` is ``tool_calls`` whenever there are calls, whatever the provider said, except that an answer
+        which was cut inside a call stays ``length``: that call must not be run.
+        """
+        calls = self._calls.calls()
+        cut = self.finish in _LENGTH and not (calls and self._calls.whole)
         return ModelStep(
-            text="".join(self._text),
+            text="".join((*self._text, well_formed(self._half))),
             calls=calls,
-            finish="tool_calls" if calls else "length" if cut else "stop",
+            finish="length" if cut else "tool_calls" if calls else "stop",
             model=model,
             usage=Usage(input_tokens=self._input_tokens, output_tokens=self._output_tokens, calls=1),
         )

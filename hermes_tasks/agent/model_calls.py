@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from hermes_tasks.contracts.steps import ToolCall
-
-#: Stands for a name the model left out: histories with an empty name are refused by providers, and no tool has it.
-UNNAMED: Final = "unnamed_tool"
 
 
 @dataclass(slots=True)
@@ -23,11 +20,13 @@ class _Draft:
 
     @property
     def arguments(self) -> str:
-        return "".join(self._parts)
+        return well_formed("".join(self._parts))
 
     @property
     def whole(self) -> bool:
         """Whether the arguments so far are a finished JSON text."""
+        if len(self._parts) > 1 and self._parts[-1].rstrip()[-1:] not in ("}", "]"):
+            return False  # spares joining and parsing them at every fragment
         try:
             json.loads(self.arguments)
         except ValueError:
@@ -68,15 +67,17 @@ class CallAssembler:
             self._by_index[index] = draft
         draft.add(ident, name, arguments)
 
-    def calls(self, *, cut: bool) -> tuple[ToolCall, ...]:
+    @property
+    def whole(self) -> bool:
+        """Whether the arguments of every call are finished JSON."""
+        return all(draft.whole for draft in self._drafts)
+
+    def calls(self) -> tuple[ToolCall, ...]:
         """The calls, in order, each with an id of its own within the answer.
 
-        Args:
-            cut: the answer ended at its output limit; a call whose arguments stop in the middle is then left out.
+        One without a name is kept if it has arguments, under the empty name: the model is to be told, not ignored.
         """
         kept = [draft for draft in self._drafts if draft.name or draft.arguments]
-        if cut:
-            kept = [draft for draft in kept if draft.whole]
         used: set[str] = set()
         result = []
         for place, draft in enumerate(kept):
@@ -84,7 +85,7 @@ class CallAssembler:
             while ident in used:
                 ident += "_"
             used.add(ident)
-            result.append(ToolCall(id=ident, name=draft.name or UNNAMED, arguments=draft.arguments))
+            result.append(ToolCall(id=ident, name=draft.name, arguments=draft.arguments))
         return tuple(result)
 
     def _draft_for(self, index: int | None, ident: str, name: str) -> _Draft | None:
@@ -99,7 +100,7 @@ class CallAssembler:
             numbered = any(draft is last for draft in self._by_index.values())
             return last if last and not (name or ident or numbered or last.whole) else None
         if known is not None:
-            return known
+            return None if _begins_another(known, ident, name) else known
         if last is None or not name:
             return last
         repeats_name = not ident and last.name == name and bool(last.arguments) and not last.whole
@@ -112,9 +113,20 @@ def _begins_another(draft: _Draft, ident: str, name: str) -> bool:
     Some providers number every call 0. Then only a second name tells them apart; a second id alone does not,
     since others invent a new id for each fragment of one call.
     """
-    if not name or not draft.name or (ident and ident == draft.id):
+    if not name or not draft.name:
         return False
+    if ident and ident == draft.id:
+        return name != draft.name and draft.whole
     return draft.whole if draft.arguments else name != draft.name
+
+
+def well_formed(text: str) -> str:
+    """``text`` as valid Unicode: halves of a character that were sent apart are joined, single halves replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def _text(value: object) -> str:

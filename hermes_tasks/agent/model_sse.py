@@ -10,8 +10,12 @@ from typing import Any, Final
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
 
 
-class BrokenStream(ValueError):  # noqa: N818 - it never leaves agent/model*.py
+class BrokenStream(ValueError):
     """The bytes are not a stream of JSON events. The text says why."""
+
+
+class EndlessStream(BrokenStream):
+    """The stream is longer than any answer."""
 
 
 class EventReader:
@@ -26,17 +30,16 @@ class EventReader:
         self._max_bytes = max_bytes
         self._size = 0
         self._line: list[bytes] = []
-        self._pending = b""
+        self._pending: list[bytes] = []
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
         """The events completed by ``data``.
 
         Raises:
-            BrokenStream: an event that is no JSON object, or more than ``max_bytes`` in all.
+            BrokenStream: an event that is no JSON object.
+            EndlessStream: more than ``max_bytes`` in all.
         """
-        self._size += len(data)
-        if self._size > self._max_bytes:
-            raise BrokenStream(f"it sent more than {self._max_bytes} bytes")
+        self.count(data)
         *lines, rest = data.split(b"\n")
         for line in lines:
             whole = b"".join((*self._line, line))
@@ -46,6 +49,16 @@ class EventReader:
                 return
         if rest:
             self._line.append(rest)
+
+    def count(self, data: bytes) -> None:
+        """Count ``data`` towards the bound.
+
+        Raises:
+            EndlessStream: more than ``max_bytes`` in all.
+        """
+        self._size += len(data)
+        if self._size > self._max_bytes:
+            raise EndlessStream(f"it sent more than {self._max_bytes} bytes")
 
     def end(self) -> Iterator[dict[str, Any]]:
         """The event that an orderly end of the stream completes, if there is one.
@@ -60,7 +73,8 @@ class EventReader:
         line = line.rstrip(b"\r")
         if not line:
             if self._pending:
-                raise BrokenStream(f"it sent an event that is not JSON: {self._pending[:80]!r}")
+                held, self._pending = b"\n".join(self._pending), []
+                yield _parsed(held)
             return
         name, _, value = line.partition(b":")
         value = value.strip()
@@ -69,13 +83,24 @@ class EventReader:
         if value == b"[DONE]" and not self._pending:
             self.done = True
             return
-        # JSON may be spread over several data lines of one event; a single line is by far the usual case.
-        self._pending += value
-        try:
-            event = json.loads(self._pending)
-        except ValueError:
-            return
-        self._pending = b""
-        if not isinstance(event, dict):
-            raise BrokenStream(f"it sent an event that is not a JSON object: {line[:80]!r}")
-        yield event
+        # One event's JSON may be spread over several data lines; the usual single line need not wait for its end.
+        if not self._pending:
+            try:
+                event = _parsed(value)
+            except BrokenStream:
+                self._pending.append(value)
+            else:
+                yield event
+        else:
+            self._pending.append(value)
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        # Servers that cut their text by tokens send halves of characters: better one mark than no answer.
+        event = json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise BrokenStream(f"it sent an event that is not JSON: {data[:80]!r}") from error
+    if not isinstance(event, dict):
+        raise BrokenStream(f"it sent an event that is not a JSON object: {data[:80]!r}")
+    return event

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
+from hermes_tasks.agent.ports import Registry, Resolved
 from hermes_tasks.agent.progress import Progress
 from hermes_tasks.agent.transcript import INTERRUPTED
 from hermes_tasks.contracts.runs import Policy
 from hermes_tasks.contracts.steps import ToolCall, ToolStep
 from hermes_tasks.contracts.tools import DeferredTool, StoredTool, Tool, ToolOutput
-from hermes_tasks.tools.registry import Registry, Resolved
 
 CUT_OFF: Final = (
     "Not run: your answer was cut at its output limit inside this call, so its arguments are incomplete. "

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hermes_tasks.agent.progress import all_progress
+from hermes_tasks.agent.progress import all_progress, is_blank
 from hermes_tasks.contracts.journal import AnyStep
+from hermes_tasks.safety.masking import mask_secrets
 
 _TOTAL_CHARS: Final = 4_000
 _TEXT_CHARS: Final = 4_000
@@ -20,15 +21,17 @@ def partial_text(steps: Sequence[AnyStep], streaming: str = "") -> str:
     At most about 8,000 characters; secrets are masked. Empty when nothing was said or finished.
     """
     found = all_progress(steps)
-    last_text = next((p.answer.text.strip() for p in reversed(found) if p.answer.text.strip()), "")
-    blocks = [clip(streaming.strip() or last_text, _TEXT_CHARS)]
+    last_text = next((p.answer.text.strip() for p in reversed(found) if not is_blank(p.answer.text)), "")
+    blocks = [clip(last_text if is_blank(streaming) else streaming.strip(), _TEXT_CHARS)]
     lines: list[str] = []
     room, left_out = _TOTAL_CHARS, 0
     for progress in reversed(found):
         for number in sorted(progress.results, reverse=True):
             step = progress.results[number]
             arguments = progress.answer.calls[number].arguments if number < len(progress.answer.calls) else ""
-            line = f"- {step.name} {clip(arguments, _ARGUMENT_CHARS)}: {step.status}: {clip(step.content, _RESULT_CHARS)}"
+            line = (
+                f"- {step.name} {clip(arguments, _ARGUMENT_CHARS)}: {step.status}: {clip(step.content, _RESULT_CHARS)}"
+            )
             if len(line) > room:
                 left_out += 1
                 room = 0

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from hermes_tasks.contracts.journal import AnyStep
 from hermes_tasks.contracts.steps import ModelStep, StartedStep, SummaryStep, ToolStep, Usage
+
+_REASONING: Final = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_INVISIBLE: Final = re.compile(r"[\s\u200b\u200c\u200d\u2060\ufeff]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,11 @@ def last_progress(steps: Sequence[AnyStep]) -> Progress | None:
     """The newest model answer with its calls, or None before the first one."""
     found = all_progress(steps)
     return found[-1] if found else None
+
+
+def is_blank(text: str) -> bool:
+    """True when a reader would see nothing of it: white space, or reasoning only."""
+    return not _INVISIBLE.sub("", _REASONING.sub("", text))
 
 
 def spent(steps: Sequence[AnyStep]) -> Usage:

@@ -16,12 +16,6 @@ COALESCE_S: Final = 0.03
 Tell = Callable[[ProgressNote], Awaitable[None]]
 
 
-def scrubbed(text: str) -> str:
-    """A whole text without internal tags and what stands between them."""
-    scrubber = StreamingContextScrubber()
-    return scrubber.feed(text) + scrubber.flush()
-
-
 class TextStream:
     """The text of one model step, from the provider's deltas to notes. One object per step; retries go through it.
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from hermes_tasks.agent.progress import Progress, all_progress
+from hermes_tasks.agent.progress import Progress, all_progress, is_blank
 from hermes_tasks.contracts.ids import derived_id
 from hermes_tasks.contracts.journal import AnyStep
 from hermes_tasks.contracts.models import Message
@@ -65,7 +65,7 @@ def own_messages(plan: Plan, steps: Sequence[AnyStep]) -> list[Message]:
     seen = set(_ids(plan.messages))
     for progress in all_progress(steps):
         ids = _fresh_ids(progress, seen)
-        if progress.answer.calls or progress.answer.text.strip():
+        if progress.answer.calls or not is_blank(progress.answer.text):
             _add(said, progress, ids)
     return said
 
@@ -87,7 +87,7 @@ def result_of(progress: Progress, call: int) -> str:
 def _add(said: list[Message], progress: Progress, ids: Sequence[str]) -> None:
     answer = progress.answer
     if not answer.calls:
-        if answer.text.strip():
+        if not is_blank(answer.text):
             said.append({"role": "assistant", "content": answer.text})
         else:  # some providers refuse an assistant message without content
             _say(said, EMPTY_NOTE)
@@ -100,7 +100,7 @@ def _add(said: list[Message], progress: Progress, ids: Sequence[str]) -> None:
         }
         for call_id, call in zip(ids, answer.calls, strict=True)
     ]
-    said.append({"role": "assistant", "content": answer.text if answer.text.strip() else None, "tool_calls": calls})
+    said.append({"role": "assistant", "content": None if is_blank(answer.text) else answer.text, "tool_calls": calls})
     for number, call_id in enumerate(ids):
         said.append({"role": "tool", "tool_call_id": call_id, "content": result_of(progress, number)})
 

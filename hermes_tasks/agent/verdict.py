@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Final
 
 from hermes_tasks.agent.partial import partial_text
-from hermes_tasks.agent.progress import Progress, all_progress, spent
+from hermes_tasks.agent.progress import Progress, all_progress, is_blank, spent
 from hermes_tasks.contracts.errors import (
     BadModelAnswer,
     ContextTooLong,
@@ -22,12 +21,10 @@ from hermes_tasks.contracts.errors import (
 from hermes_tasks.contracts.journal import AnyStep
 from hermes_tasks.contracts.kinds import ExitReason, RunState
 from hermes_tasks.contracts.runs import Outcome, Policy
-from hermes_tasks.contracts.steps import ModelStep, ToolCall
+from hermes_tasks.contracts.steps import ToolCall
 
 #: The same mistake in that many answers in a row ends the run.
 MAX_REPEATS: Final = 5
-_REASONING: Final = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_INVISIBLE: Final = re.compile(r"[\s\u200b\u200c\u200d\u2060\ufeff]+")
 _REASON_CHARS: Final = 500
 
 
@@ -45,12 +42,12 @@ def verdict(policy: Policy, steps: Sequence[AnyStep]) -> Outcome | None:
     out_of_answers = used >= policy.iterations
     if last.answer.calls and not out_of_answers:
         return None if last.open_calls else _repeated_failure(found, steps)
-    if is_empty(last.answer):
+    if is_blank(last.answer.text):
         if out_of_answers and (used > 1 or last.answer.calls):
             what = "only a tool call, which was not run" if last.answer.calls else "no text"
             reason = f"all {policy.iterations} answers are used and the last one had {what}"
             return failed(ExitReason.MAX_ITERATIONS, reason, steps)
-        if out_of_answers or (used > 1 and is_empty(found[-2].answer) and not found[-2].answer.calls):
+        if out_of_answers or (used > 1 and is_blank(found[-2].answer.text) and not found[-2].answer.calls):
             return failed(ExitReason.EMPTY_ANSWER, "the model answered without text and without a tool call", steps)
         return None
     if out_of_answers and (used > 1 or last.answer.calls):
@@ -61,11 +58,6 @@ def verdict(policy: Policy, steps: Sequence[AnyStep]) -> Outcome | None:
     cut = last.answer.finish == "length"
     reason_code = ExitReason.TRUNCATED if cut else ExitReason.COMPLETED
     return Outcome(state=RunState.COMPLETED, exit_reason=reason_code, text=last.answer.text)
-
-
-def is_empty(answer: ModelStep) -> bool:
-    """True when a reader would see nothing of its text: blank, or reasoning only."""
-    return not _INVISIBLE.sub("", _REASONING.sub("", answer.text))
 
 
 def over_budget(policy: Policy, steps: Sequence[AnyStep], coming: int) -> Outcome | None:
@@ -86,9 +78,7 @@ def timed_out(error: DeadlineExceeded, steps: Sequence[AnyStep], streaming: str)
 
 def failed(exit_reason: ExitReason, reason: str, steps: Sequence[AnyStep]) -> Outcome:
     """A failure with its reason in one line, and what was said and finished until then."""
-    return Outcome(
-        state=RunState.FAILED, exit_reason=exit_reason, text=partial_text(steps, ""), error=one_line(reason)
-    )
+    return Outcome(state=RunState.FAILED, exit_reason=exit_reason, text=partial_text(steps, ""), error=one_line(reason))
 
 
 def classified(error: HermesTasksError) -> str:
@@ -118,7 +108,7 @@ def _repeated_failure(found: Sequence[Progress], steps: Sequence[AnyStep]) -> Ou
     common = set.intersection(*(_failures(progress) for progress in recent))
     if not common:
         return None
-    name, _, error = sorted(common)[0]
+    name, _, error = min(common)
     reason = f"{name} failed {MAX_REPEATS} times in a row with the same arguments and error: {error}"
     return failed(ExitReason.REPEATED_FAILURE, reason, steps)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from hermes_tasks.contracts.runs import RunRecord
+from hermes_tasks.contracts.runs import Outcome, RunRecord
 from hermes_tasks.contracts.steps import ModelStep, StartedStep, SummaryStep, ToolStep
 from hermes_tasks.contracts.tools import Slot
 
@@ -44,7 +44,10 @@ class Journal(Protocol):
         ...
 
     async def append(self, step: AnyStep) -> None:
-        """Store one step. A second call after a broken reply changes nothing and succeeds."""
+        """Store one step. A second call after a broken reply changes nothing and succeeds.
+
+        Calls from tasks side by side, and blocks of :meth:`slot`, take turns.
+        """
         ...
 
     def slot(self, call: int, name: str) -> AbstractAsyncContextManager[Slot]:
@@ -66,6 +69,22 @@ class Journal(Protocol):
         """Give the lease back: the run is ``queued`` again and rung, its attempt unchanged.
 
         Does nothing when the lease is lost or was given back before.
+        """
+        ...
+
+    async def pin(self, opening: str, system: str) -> tuple[str, str]:
+        """Pin what the model sees of a turn; returns what is pinned, whoever pinned it first.
+
+        Args:
+            opening: the model's copy of the opening message, recall included.
+            system: the system prompt, pinned for the generation of the session.
+        """
+        ...
+
+    async def finish(self, outcome: Outcome) -> None:
+        """End the run; what its end means for others (join, history, delivery) happens in the same script.
+
+        A second call after a broken reply changes nothing.
         """
         ...
 

@@ -52,7 +52,10 @@ class NewRun(BaseModel):
 
 
 class RunRecord(BaseModel):
-    """The stored record, without its steps. Times are milliseconds since the epoch, 0 = not yet."""
+    """The stored record, without its steps. Times are milliseconds since the epoch, 0 = not yet.
+
+    ``turn``, ``generation`` and ``opening`` (the model's copy of the user's message) are set for turns only.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -77,6 +80,9 @@ class RunRecord(BaseModel):
     spec: dict[str, Any] = Field(default_factory=dict)
     policy: Policy
     usage: Usage = Usage()
+    turn: int = 0
+    generation: int = 1
+    opening: str = ""
     exit_reason: ExitReason | None = None
     result: dict[str, Any] = Field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""The tree of setting names, read off the classes: which keys exist, what may stand at each, which is near a wrong one."""
+"""The tree of setting names, read off the classes: which exist, what may stand there, which is near a wrong one."""
 
 from __future__ import annotations
 

@@ -39,9 +39,7 @@ class Layer:
 
     def over(self, lower: Layer) -> Layer:
         """Both layers as one; ours wins, key by key."""
-        return Layer(
-            {**lower.values, **self.values}, {**lower.origins, **self.origins}, [*self.faults, *lower.faults]
-        )
+        return Layer({**lower.values, **self.values}, {**lower.origins, **self.origins}, [*self.faults, *lower.faults])
 
     def nested(self) -> dict[str, Any]:
         """The values as nested dictionaries."""

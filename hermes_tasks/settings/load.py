@@ -23,9 +23,7 @@ _KINDS: Final = {
 _TRUE: Final = ("1", "true", "yes", "on", "t", "y")
 
 
-def load(
-    home: Path | None = None, config: Path | None = None, environ: Mapping[str, str] | None = None
-) -> Settings:
+def load(home: Path | None = None, config: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     """The settings of this process: environment over file over default.
 
     Args:
@@ -40,9 +38,8 @@ def load(
     merged = Layer()
     _place(merged, home, environ)
     file = config or (Path(named) if (named := environ.get(CONFIG_VARIABLE)) else None)
-    if file is None:
-        default_file = Home(Path(os.path.expanduser(merged.values["home",]))).config
-        file = default_file if default_file.exists() else None
+    if file is None and os.path.lexists(default_file := _expanded(merged.values["home",]).config):
+        file = default_file
     merged = environment(environ).over(merged)
     if file is not None:
         merged = merged.over(toml_file(file.expanduser().absolute()))
@@ -63,15 +60,23 @@ def _place(layer: Layer, home: Path | None, environ: Mapping[str, str]) -> None:
         layer.put(("home",), str(DEFAULT_HOME), "default")
 
 
+def _expanded(home: str) -> Home:
+    try:
+        return Home(Path(home).expanduser())
+    except RuntimeError:
+        return Home(Path(home))  # the settings object will refuse it by name
+
+
 def _build(layer: Layer) -> Settings:
     faults = list(layer.faults)
     try:
-        settings = Settings(**layer.nested())
+        settings = Settings.from_layers(
+            layer.nested(), {dotted(path): origin for path, origin in layer.origins.items()}
+        )
     except ValidationError as error:
         faults += [_told(detail, layer) for detail in error.errors(include_url=False, include_context=False)]
     else:
         if not faults:
-            settings._origins.update({dotted(path): origin for path, origin in layer.origins.items()})
             return settings
     raise InvalidRequest("\n".join(dict.fromkeys(faults)))
 

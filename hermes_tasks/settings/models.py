@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator, model_valida
 
 from hermes_tasks.contracts.errors import InvalidRequest
 from hermes_tasks.contracts.kinds import RunKind
-from hermes_tasks.settings.types import Count, HttpUrl, KeyFile, Section
+from hermes_tasks.settings.types import Count, FullPath, HttpUrl, Section
 
 DEFAULT: Final = "default"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -33,7 +33,7 @@ class ModelSettings(Section):
 
     base_url: HttpUrl
     api_key: SecretStr | None = None
-    api_key_file: KeyFile | None = None
+    api_key_file: FullPath | None = None
     model: str = Field(min_length=1)
     context_tokens: int = Field(default=128_000, ge=1_000)
     max_output_tokens: Count | None = None
@@ -67,7 +67,10 @@ class ModelSettings(Section):
         try:
             text = self.api_key_file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"cannot read the model key in {self.api_key_file}: {error}") from None
+            reason = error.strerror if isinstance(error, OSError) else "not ASCII text"
+            raise InvalidRequest(
+                f"cannot read the model key file {self.api_key_file} ({reason}); check models.<name>.api_key_file"
+            ) from None
         if not text:
             raise InvalidRequest(f"the model key file {self.api_key_file} is empty; write the key into it")
         return text

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -72,6 +73,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Only what is handed in: ``load`` reads environment and file itself, to tell all faults of both at once."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings,)
 
     @field_validator("home")
@@ -95,6 +97,19 @@ class Settings(BaseSettings):
         object.__setattr__(self, "models", Models.model_validate({DEFAULT: demo}))
         object.__setattr__(self, "demo_model", True)
         return self
+
+    @classmethod
+    def from_layers(cls, values: Mapping[str, Any], origins: Mapping[str, str]) -> Self:
+        """Settings of nested ``values`` that remember where each key came from."""
+        settings = cls(**values)
+        settings._origins.update(origins)
+        return settings
+
+    def origin(self, key: str) -> str:
+        """Where the value of ``key`` came from: a variable's name, a file's path, ``--home`` or ``default``."""
+        if self.demo_model and key.partition(".")[0] in ("models", "demo_model") and key not in self._origins:
+            return "default (the demo model)"
+        return self._origins.get(key, "default")
 
     @property
     def paths(self) -> Home:

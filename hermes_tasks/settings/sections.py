@@ -13,7 +13,6 @@ from hermes_tasks.settings.types import (
     CountOrNone,
     FullPath,
     HttpUrl,
-    KeyFile,
     Millis,
     Port,
     Seconds,
@@ -41,7 +40,7 @@ class FrontSettings(Section):
 
     host: str = Field(default="127.0.0.1", min_length=1)
     port: Port = 8642
-    admin_key_file: KeyFile | None = None
+    admin_key_file: FullPath | None = None
     max_message_chars: Count = 32_000
     max_body_bytes: Count = 1_048_576
     max_waiting_messages: Count = 20
@@ -214,7 +213,7 @@ class FlowerSettings(Section):
     host: str = Field(default="127.0.0.1", min_length=1)
     port: Port = 5555
     user: str = Field(default="admin", pattern=r"^[A-Za-z0-9._-]+$")
-    password_file: KeyFile | None = None
+    password_file: FullPath | None = None
     max_tasks: Count = 10_000
 
 

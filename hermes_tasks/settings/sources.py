@@ -24,18 +24,11 @@ class Source:
 
 
 def sources(settings: Settings) -> list[Source]:
-    """Every setting with its shown value and its source: a variable's name, a file's path, ``--home`` or ``default``."""
-    found = []
-    for path, value in _values(settings, ()):
-        key = dotted(path)
-        found.append(Source(key, shown(value), settings._origins.get(key, _unset(settings, path))))
-    return found
-
-
-def _unset(settings: Settings, path: tuple[str, ...]) -> str:
-    if settings.demo_model and path[0] in ("models", "demo_model"):
-        return "default (no model is configured)"
-    return "default"
+    """Every setting with its shown value and where it came from, in the order of the classes."""
+    return [
+        Source(key, shown(value), settings.origin(key))
+        for key, value in ((dotted(path), value) for path, value in _values(settings, ()))
+    ]
 
 
 def _values(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -68,17 +68,10 @@ def _full_path(value: Path) -> Path:
         raise ValueError("should be a path; its ~user does not exist") from None
 
 
-def _readable_file(value: Path) -> Path:
-    if not value.is_file():
-        raise ValueError("should be the path of a file that exists")
-    return value
-
-
 StoreUrl = Annotated[SecretUrl, AfterValidator(_store_url)]
 BrokerUrl = Annotated[SecretUrl, AfterValidator(_any_url)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 FullPath = Annotated[Path, AfterValidator(_full_path)]
-KeyFile = Annotated[Path, AfterValidator(_full_path), AfterValidator(_readable_file)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Count = Annotated[int, Field(ge=1)]
 CountOrNone = Annotated[int, Field(ge=0)]

@@ -204,12 +204,11 @@ class Store:
         """
         try:
             info = await self.redis.info()
-            layout = await self.redis.hget("ht:meta", "layout")
-            if layout is None:
-                await self.redis.hsetnx("ht:meta", "layout", str(LAYOUT))
+            await self.redis.hsetnx("ht:meta", "layout", str(LAYOUT))
+            layout = int(await self.redis.hget("ht:meta", "layout") or LAYOUT)
         except (RedisError, OSError) as error:
             raise StoreUnavailable(f"cannot use the store: {error}") from None
-        if layout is not None and int(layout) > LAYOUT:
+        if layout > LAYOUT:
             raise InvalidRequest(f"the store has record layout {layout}, this program knows {LAYOUT}: upgrade it first")
         warnings = []
         if not int(info.get("aof_enabled", 0)):

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ def _order(stream_id: str) -> tuple[int, int]:
     return int(head), int(tail)
 
 
-def _events(raw: Iterable[tuple[str, dict[str, str]]]) -> list[Event]:
+def _events(raw: Any) -> list[Event]:
     return [Event(name, fields["type"], json.loads(fields["data"])) for name, fields in raw]
 
 
@@ -102,9 +102,9 @@ class EventReader:
     async def _read(self) -> None:
         woken = "0-0"
         while True:
-            streams = {self._wake: woken, **self._seen}
+            streams: Any = {self._wake: woken, **self._seen}
             try:
-                found = await self._blocking.xread(streams, count=1000, block=_BLOCK_MS)
+                found: Any = await self._blocking.xread(streams, count=1000, block=_BLOCK_MS)
             except (RedisError, OSError):
                 for waiters in list(self._waiters.values()):
                     for waiter in waiters:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,67 +13,70 @@ from hermes_tasks.contracts.bell import Bell
 from hermes_tasks.contracts.clock import from_ms
 from hermes_tasks.contracts.errors import LeaseLost, RunCancelled
 from hermes_tasks.contracts.journal import AnyStep
-from hermes_tasks.contracts.kinds import ExitReason, RunState
-from hermes_tasks.contracts.runs import RunRecord
-from hermes_tasks.contracts.steps import ModelStep, SummaryStep, ToolStep
+from hermes_tasks.contracts.runs import Outcome, RunRecord
+from hermes_tasks.contracts.steps import ModelStep, StartedStep, SummaryStep, ToolStep
 from hermes_tasks.contracts.tools import ToolOutput
 from hermes_tasks.store.client import PATIENT, Store
 from hermes_tasks.store.renewer import Lease, Renewer
 from hermes_tasks.store.rings import rings_of
 
-_STEPS_ONLY: Final = ("ok", "continue")
+_WRITTEN: Final = ("ok", "continue")
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
     """What a script compares before it writes: run, fence, holder and the next step's index."""
 
+    user: str
     run: str
     fence: int
     holder: str
     index: int
 
+    def refusal(self, word: str) -> LeaseLost | RunCancelled:
+        """The error for the word with which a guarded script refused to write."""
+        if word == "ended":
+            return RunCancelled(f"run {self.run} was ended from outside")
+        if word == "rolled_back":
+            return LeaseLost(f"run {self.run}: the store came back without steps that were written; it starts again there")
+        return LeaseLost(f"run {self.run}: somebody else holds it now")
+
 
 class StoreSlot:
     """The right to write exactly one step, handed to a tool whose effect is in the store."""
 
-    def __init__(self, guard: Guard, call: int, name: str) -> None:
+    def __init__(self, guard: Guard, call: int, name: str, steps: list[AnyStep]) -> None:
         self.guard = guard
-        self.taken: AnyStep | None = None
-        self._call, self._name = call, name
+        self._call, self._name, self._steps = call, name, steps
+        self._made: AnyStep | None = None
 
     def step(self, output: ToolOutput) -> ToolStep:
         """The step that records ``output`` for this call."""
         step = ToolStep(call=self._call, name=self._name, content=output.content, status="error" if output.error else "ok")
-        self.taken = step
+        self._made = step
         return step
 
-    def use(self, step: AnyStep) -> AnyStep:
-        """Record another kind of step instead (a delegation's ``started``)."""
-        self.taken = step
+    def started(self, batch: str) -> StartedStep:
+        """The step that says this call waits for the children of ``batch``."""
+        step = StartedStep(calls=(self._call,), batch=batch)
+        self._made = step
         return step
 
     def written(self) -> None:
-        """The script wrote the step: the journal counts it."""
-        self._done = True
-
-    @property
-    def done(self) -> bool:
-        """True once the step is stored."""
-        return getattr(self, "_done", False)
+        """The script wrote the step made last; it is part of the run now. A second call does nothing."""
+        if self._made is not None:
+            self._steps.append(self._made)
+            self._made = None
 
 
 class StoreJournal:
     """See :class:`hermes_tasks.contracts.journal.Journal`. Made by ``Runs.claim`` only."""
 
     def __init__(
-        self, store: Store, bell: Bell, renewer: Renewer, record: RunRecord, lease: Lease, steps: list[AnyStep],
-        extra: Mapping[str, str],
-    ) -> None:  # fmt: skip
+        self, store: Store, bell: Bell, renewer: Renewer, record: RunRecord, lease: Lease, steps: list[AnyStep]
+    ) -> None:
         self._store, self._bell, self._renewer = store, bell, renewer
         self._record, self._lease, self._steps = record, lease, steps
-        #: Stored fields that only strategies know: turn, generation, opening.
-        self.extra = extra
         self._writing = asyncio.Lock()
 
     @property
@@ -114,10 +117,7 @@ class StoreJournal:
     async def slot(self, call: int, name: str) -> AsyncIterator[StoreSlot]:
         """Reserve the next step; no other step can be written while the block runs."""
         async with self._writing:
-            slot = StoreSlot(Guard(self._record.id, self._lease.fence, self._lease.holder, self._index()), call, name)
-            yield slot
-            if slot.done and slot.taken is not None:
-                self._steps.append(slot.taken)
+            yield StoreSlot(self._guard(), call, name, self._steps)
 
     async def emit(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Append events to the session's stream under the lease."""
@@ -134,32 +134,33 @@ class StoreJournal:
             self._renewer.drop(self._lease)
             return True
 
-    async def finish(self, state: RunState, reason: ExitReason, result: Mapping[str, Any]) -> None:
+    async def finish(self, outcome: Outcome) -> None:
         """End the run. Everything its end means happens in the same script.
 
         Raises:
             LeaseLost, RunCancelled: somebody else decided; nothing was written.
         """
+        result = {"text": outcome.text} | ({"error": outcome.error} if outcome.error else {})
         async with self._writing:
-            await self._guarded("run_finish", str(state), str(reason), json.dumps(result, ensure_ascii=False), hint=True)
+            await self._guarded(
+                "run_finish", str(outcome.state), str(outcome.exit_reason or outcome.state),
+                json.dumps(result, ensure_ascii=False), hint=True,
+            )  # fmt: skip
             self._renewer.drop(self._lease)
 
     async def release(self) -> None:
-        """Give the lease back without an end: the run is queued and rung, and no attempt is counted."""
+        """Give the lease back without an end: the run is queued and rung, and no attempt is counted.
+
+        Does nothing when the lease is lost or was given back before.
+        """
         async with self._writing:
             self._renewer.drop(self._lease)
-            await self._guarded("run_release", hint=True)
+            with suppress(LeaseLost, RunCancelled):
+                await self._guarded("run_release", hint=True)
 
-    async def open(self, opening: str, system: str) -> tuple[str, str]:
-        """Pin what the model sees of this run: the first call decides, every later one gets the same bytes.
-
-        Args:
-            opening: the model's copy of the opening message.
-            system: the system prompt, pinned for the session's generation.
-        """
-        answer = await self._guarded(
-            "run_open", opening, self._record.session, self.extra.get("generation", "1"), system
-        )
+    async def pin(self, opening: str, system: str) -> tuple[str, str]:
+        """Pin what the model sees of a turn: the first call decides, every later one gets the same bytes."""
+        answer = await self._guarded("run_pin", opening, self._record.session, self._record.generation, system)
         return str(answer["opening"]), str(answer["system"])
 
     def seconds_left(self) -> float:
@@ -169,24 +170,16 @@ class StoreJournal:
     def _index(self) -> int:
         return len(self._steps)
 
+    def _guard(self) -> Guard:
+        return Guard(self._record.user, self._record.id, self._lease.fence, self._lease.holder, self._index())
+
     async def _guarded(self, script: str, *args: str | int, hint: bool = False) -> dict[str, Any]:
         answer = await self._store.call(
             script, self._record.user, self._record.id, self._lease.fence, self._lease.holder, *args,
             hint_ms=self._store.config.lease_ms if hint else None, patience=PATIENT,
         )  # fmt: skip
-        return await self.settle(answer)
-
-    async def settle(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Ring what a guarded script asked for; turn a refusal into its error.
-
-        Raises:
-            RunCancelled: the run was ended from outside.
-            LeaseLost: somebody else holds it, or the store came back without steps that we know of.
-        """
         await self._bell.ring(rings_of(self._record.user, answer))
-        if answer["r"] in _STEPS_ONLY:
+        if answer["r"] in _WRITTEN:
             return answer
         self._renewer.drop(self._lease)
-        if answer["r"] == "ended":
-            raise RunCancelled(f"run {self._record.id} was ended from outside")
-        raise LeaseLost(f"run {self._record.id}: {answer['r']}")
+        raise self._guard().refusal(str(answer["r"]))

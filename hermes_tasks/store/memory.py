@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from hermes_tasks.contracts.errors import Conflict
 from hermes_tasks.contracts.memory import Document
 from hermes_tasks.contracts.steps import ToolStep
 from hermes_tasks.store.client import PATIENT, Store
@@ -49,7 +48,7 @@ class Memory:
             The present state when somebody else wrote meanwhile (read it, decide again), else None: it is written.
 
         Raises:
-            Conflict: the guard's lease is gone; nothing was written. Its text is the script's word.
+            LeaseLost, RunCancelled: the guard's lease is gone; nothing was written.
         """
         who: tuple[str | int, ...] = ("", 0, "", 0, "")
         if guard is not None and step is not None:
@@ -61,7 +60,8 @@ class Memory:
             return None
         if answer["r"] == "stale":
             return DocumentState(int(answer["version"]), tuple(json.loads(answer["entries"])))
-        raise Conflict(str(answer["r"]))
+        assert guard is not None, "only a guarded write can be refused"
+        raise guard.refusal(str(answer["r"]))
 
     async def turns(self, user: str, limit: int = 2000) -> list[dict[str, Any]]:
         """What was said, oldest first: ``{session, pos, turn, turn_id, at, user, assistant}`` each."""

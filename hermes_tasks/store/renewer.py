@@ -7,6 +7,7 @@ and the process is told (``on_stuck``).
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections import defaultdict
@@ -14,14 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-import json
-
 import redis
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 
-from hermes_tasks.contracts.errors import HermesTasksError, LeaseLost, RunCancelled
+from hermes_tasks.contracts.errors import LeaseLost, RunCancelled
 from hermes_tasks.store.client import StoreConfig
 from hermes_tasks.store.keys import user_key
 from hermes_tasks.store.scripts import load_scripts
@@ -39,7 +38,8 @@ class Lease:
     fence: int
     holder: str
     renewed: float = field(default_factory=time.monotonic)
-    lost: HermesTasksError | None = None
+    on_lost: Callable[[LeaseLost | RunCancelled], None] | None = None
+    lost: LeaseLost | RunCancelled | None = None
 
 
 class Renewer:
@@ -48,16 +48,13 @@ class Renewer:
     Args:
         url: the store.
         config: lease length and pace.
-        on_lost: called in the event loop when a lease is gone, with the reason (LeaseLost or RunCancelled).
         on_stuck: called in the thread when the event loop has not moved for ``stuck_s`` seconds.
     """
 
     def __init__(
-        self, url: str, config: StoreConfig, *, on_lost: Callable[[Lease, HermesTasksError], None] | None = None,
-        on_stuck: Callable[[float], None] | None = None, stuck_s: float = 10.0,
-    ) -> None:  # fmt: skip
+        self, url: str, config: StoreConfig, *, on_stuck: Callable[[float], None] | None = None, stuck_s: float = 10.0
+    ) -> None:
         self._config, self._url = config, url
-        self.on_lost = on_lost
         self._on_stuck, self._stuck_s = on_stuck, stuck_s
         self._leases: set[Lease] = set()
         self._guard = threading.Lock()
@@ -91,6 +88,11 @@ class Renewer:
         """Stop renewing it. A second call does nothing."""
         with self._guard:
             self._leases.discard(lease)
+
+    def holds(self, lease: Lease) -> bool:
+        """True until the lease is dropped or lost."""
+        with self._guard:
+            return lease in self._leases
 
     async def fresh(self, lease: Lease) -> None:
         """Return when the lease was renewed less than ``fresh_ms`` ago.
@@ -174,5 +176,5 @@ class Renewer:
 
     def _announce(self, lease: Lease) -> None:
         self._wake()
-        if self.on_lost is not None and lease.lost is not None:
-            self.on_lost(lease, lease.lost)
+        if lease.on_lost is not None and lease.lost is not None:
+            lease.on_lost(lease.lost)

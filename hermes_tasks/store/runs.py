@@ -12,13 +12,16 @@ from hermes_tasks.contracts.ids import new_id
 from hermes_tasks.contracts.journal import AnyStep
 from hermes_tasks.contracts.kinds import RunState
 from hermes_tasks.contracts.runs import NewRun, RunRecord
+from hermes_tasks.contracts.strategy import Lost
 from hermes_tasks.contracts.steps import StartedStep, Usage, step_from_json
-from hermes_tasks.store.client import Store
+from hermes_tasks.store.client import PATIENT, Store
 from hermes_tasks.store.journal import Guard, StoreJournal
 from hermes_tasks.store.keys import user_key
 from hermes_tasks.store.renewer import Lease, Renewer
 from hermes_tasks.store.rings import rings_of
 
+#: From this many processes that died with it and stored nothing, a run is a suspect (run_claim.lua says the same).
+SUSPECT_ATTEMPTS: Final = 2
 _NOT_IN_RECORD: Final = ("spec", "policy", "result", "exit_reason")
 
 
@@ -45,7 +48,7 @@ def record_of(user: str, fields: Mapping[str, str]) -> RunRecord:
         spec=json.loads(fields.get("spec") or "{}"),
         policy=json.loads(fields["policy"]),
         result=json.loads(fields.get("result") or "{}"),
-        exit_reason=fields.get("exit_reason") or None,  # type: ignore[arg-type]  # pydantic turns the word into the enum
+        exit_reason=fields.get("exit_reason") or None,
         usage=usage,
     )
 
@@ -59,6 +62,7 @@ class Runs:
 
     def __init__(self, store: Store, bell: Bell, renewer: Renewer | None = None) -> None:
         self._store, self._bell, self._renewer = store, bell, renewer
+        self._suspect: tuple[StoreJournal, int] | None = None
 
     async def create(self, run: NewRun) -> bool:
         """Store a run and ring for it, or let it wait for its window. False when the id exists: nothing changed.
@@ -74,36 +78,50 @@ class Runs:
         await self._bell.ring(rings_of(run.user, answer))
         return bool(answer["r"] == "created")
 
-    async def claim(self, user: str, run: str, *, suspects: bool = True) -> StoreJournal | None:
+    async def claim(self, user: str, run_id: str, lost: Lost | None = None) -> StoreJournal | None:
         """Take the lease of a queued run, or None when there is nothing to do for us now.
 
         Args:
-            suspects: whether this process may take a run with which two processes died without progress.
+            lost: called in the event loop as soon as the lease is known to be lost, or the run to be ended.
         """
         if self._renewer is None:
             raise LeaseLost("this process renews no leases, so it cannot claim runs")
         holder = new_id()
+        free = "0" if self._holds_suspect() else "1"
         answer = await self._store.call(
-            "run_claim", user, run, holder, "1" if suspects else "0", hint_ms=self._store.config.lease_ms
+            "run_claim", user, run_id, holder, free, hint_ms=self._store.config.lease_ms
         )
         if answer["r"] != "claimed":
             return None
         raw: dict[str, str] = answer["run"]
-        lease = self._renewer.add(Lease("run", user, run, int(raw["fence"]), holder))
+        lease = self._renewer.add(Lease("run", user, run_id, int(raw["fence"]), holder, on_lost=lost))
         steps = [step_from_json(text) for text in answer["steps"] or []]
-        return StoreJournal(self._store, self._bell, self._renewer, record_of(user, raw), lease, steps, raw)
+        journal = StoreJournal(self._store, self._bell, self._renewer, record_of(user, raw), lease, steps)
+        if int(raw.get("attempts", 0)) >= SUSPECT_ATTEMPTS:
+            self._suspect = (journal, len(steps))
+        return journal
 
-    async def create_batch(
-        self, journal: StoreJournal, guard: Guard, started: StartedStep, call: int, children: Sequence[NewRun]
-    ) -> None:
-        """Write a delegation's ``started`` step, its batch and its children in one script, under the parent's lease."""
+    def _holds_suspect(self) -> bool:
+        """One suspect at a time: a run that kills processes must not meet another that is only unlucky."""
+        if self._suspect is None or self._renewer is None:
+            return False
+        journal, steps = self._suspect
+        return self._renewer.holds(journal.lease) and len(journal.steps) == steps
+
+    async def create_batch(self, guard: Guard, started: StartedStep, call: int, children: Sequence[NewRun]) -> None:
+        """Write a delegation's ``started`` step, its batch and its children in one script, under the parent's lease.
+
+        Raises:
+            LeaseLost, RunCancelled: the guard's lease is gone; nothing was written.
+        """
         answer = await self._store.call(
-            "batch_create", journal.record.user, guard.run, guard.fence, guard.holder, guard.index,
-            started.model_dump_json(), started.batch or "", call,
-            json.dumps([new_run_wire(child) for child in children], ensure_ascii=False),
-            hint_ms=self._store.config.ring_ms,
+            "batch_create", guard.user, guard.run, guard.fence, guard.holder, guard.index, started.model_dump_json(),
+            started.batch or "", call, json.dumps([new_run_wire(child) for child in children], ensure_ascii=False),
+            hint_ms=self._store.config.ring_ms, patience=PATIENT,
         )  # fmt: skip
-        await journal.settle(answer)
+        await self._bell.ring(rings_of(guard.user, answer))
+        if answer["r"] != "ok":
+            raise guard.refusal(str(answer["r"]))
 
     async def cancel(self, user: str, run: str) -> RunState:
         """End a run and everything below it; returns the state it is in afterwards. A second call changes nothing.

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from hermes_tasks.contracts.errors import Retryable, StoreUnavailable
+from hermes_tasks.observe.parent import PARENT_VARIABLE
 from hermes_tasks.observe.ports import free_port
 from hermes_tasks.store.embedded import HOST, ServerPaths, answers, prepare
 from hermes_tasks.store.home_files import read_secret
@@ -81,8 +82,11 @@ class EmbeddedServer:
             "--home", str(self.paths.home.root), "--port", str(self.port),
             "--max-memory-mb", str(self._max_memory_mb),
         ]  # fmt: skip
+        environment = {**os.environ, PARENT_VARIABLE: str(os.getpid())}
         with log.open("ab") as output:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+            )
         password = read_secret(self.paths.home.store_password)
         deadline = time.monotonic() + _START_S
         while not answers(self.port, password):

@@ -61,6 +61,29 @@ def test_no_module_imports_itself_in_a_circle() -> None:
     circle_free.prepare()  # raises CycleError, which names the modules
 
 
+@pytest.mark.parametrize(
+    ("library", "home"),
+    [
+        ("celery", "runtime"),
+        ("kombu", "runtime"),
+        ("billiard", "runtime"),
+        ("redis", "store"),
+        ("valkey", "store"),
+        ("openai", "agent/model"),
+        ("fastapi", "front"),
+        ("starlette", "front"),
+    ],
+)
+def test_a_foreign_library_has_one_home(library: str, home: str) -> None:
+    """Also of those that nobody imports today, which the law itself cannot name."""
+    importers = [
+        name
+        for name, source in python("hermes_tasks").items()
+        if any(module.split(".", 1)[0] == library for module in imported(source))
+    ]
+    assert [name for name in importers if not name.startswith(f"hermes_tasks/{home}")] == []
+
+
 def test_nothing_imports_what_is_run_by_path() -> None:
     for folder in ("workers", "beat", "config"):
         assert not (ROOT / folder / "__init__.py").exists()

@@ -45,6 +45,14 @@ on_end.turn = function(run)
     error = result.error, usage = usage, at = NOW }))
   redis.call('HDEL', key('msg:' .. session), run.id)
   redis.call('HSET', key('sess:' .. session), 'open', '', 'active', ms(NOW))
+  -- Context that was condensed starts a generation: the prompt is pinned anew and recall of the old one is void.
+  for _, step in ipairs(redis.call('LRANGE', key('steps:' .. run.id), 0, -1)) do
+    if string.find(step, '^{"t":"summary"') then
+      local generation = redis.call('HINCRBY', key('sess:' .. session), 'generation', 1)
+      append(session, 'session_switch', 0, '', cjson.encode({ reason = 'compression', generation = generation }))
+      break
+    end
+  end
   if completed then
     append(session, 'turn', turn, run.id, cjson.encode({ user = said.text, assistant = text }))
     redis.call('HSET', key('owed'), session, turn)

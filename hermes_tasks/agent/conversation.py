@@ -1,0 +1,41 @@
+"""From a session's stored turns to the messages before the next one. Pure: the same turns give the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from hermes_tasks.agent.transcript import SUMMARY_HEAD, SUMMARY_NOTE, last_summary, own_messages
+from hermes_tasks.contracts.kinds import RunState
+from hermes_tasks.contracts.models import Message
+from hermes_tasks.contracts.runs import Policy
+from hermes_tasks.contracts.steps import step_from_json
+from hermes_tasks.contracts.strategy import Plan
+
+_BROKEN_OFF: Final = "[This turn ended without an answer: {state}. What was done until then stands above.]"
+_ANY_POLICY: Final = Policy(iterations=1, deadline_s=1)
+
+
+def conversation(turns: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
+    """The messages of all turns that count.
+
+    A turn whose context was condensed replaces everything before it by its summary. A turn that broke off keeps what
+    it did, with a result for every call, and says how it ended.
+
+    Args:
+        turns: as ``Sessions.history`` returns them, oldest first.
+    """
+    said: list[Message] = []
+    for turn in turns:
+        steps = [step_from_json(text) for text in turn["steps"]]
+        summary = last_summary(steps)
+        opening = {"role": "user", "content": turn["opening"] or turn["user"]}
+        if summary is not None:
+            said = [{"role": "user", "content": SUMMARY_NOTE}, {"role": "assistant", "content": SUMMARY_HEAD + summary.text}]
+            steps = steps[summary.upto :]
+        said.append(opening)
+        plan = Plan(system="", messages=tuple(said), policy=_ANY_POLICY, model="")
+        said += own_messages(plan, steps)
+        if turn["state"] != RunState.COMPLETED:
+            said.append({"role": "assistant", "content": _BROKEN_OFF.format(state=turn["state"])})
+    return tuple(said)

@@ -1,0 +1,16 @@
+"""Options that every command has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+HomeOption = Annotated[
+    Path | None, typer.Option("--home", metavar="DIR", help="Home directory. [default: ~/.hermes-tasks]")
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Settings file. [default: config.toml in the home]")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

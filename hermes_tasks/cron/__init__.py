@@ -1,0 +1,1 @@
+"""Cron: users' jobs, when they fire, and what a fire runs."""

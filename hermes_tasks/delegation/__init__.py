@@ -1,0 +1,1 @@
+"""Delegation: ``delegate_task`` and the runs it starts."""

@@ -1,0 +1,1 @@
+"""Delivery: what is owed to a user outside a conversation, handed over."""

@@ -1,0 +1,93 @@
+"""Our scheduler class on Celery's beat. It keeps no schedule: users' jobs and claimed slots are records in the store.
+
+Any number of beats may run: each tick asks what is due and claims it in the store, so a second beat finds nothing left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from celery import Celery
+from celery.apps.beat import Beat
+from celery.beat import Scheduler
+from kombu.exceptions import KombuError, OperationalError
+from redis.exceptions import RedisError
+
+from hermes_tasks.contracts.errors import HermesTasksError
+from hermes_tasks.observe.logging import get_logger
+from hermes_tasks.runtime.app import TASK_PREFIX
+from hermes_tasks.runtime.bridge import LoopBridge
+
+_log = get_logger(__name__)
+#: Seconds between two looks: how late a due fire may be found.
+TICK_S: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class SystemEntry:
+    """What the installation itself does on a timer; ``every_s`` counts from the epoch, the same on every machine."""
+
+    name: str
+    every_s: int
+    task: str
+    queue: str
+
+
+class HermesScheduler(Scheduler):
+    """See the module. Composed before Celery makes it: the class is all that Celery's beat lets us hand in."""
+
+    _bridge: ClassVar[LoopBridge]
+    _fire_due: ClassVar[Callable[[], Awaitable[int]]]
+    _claim_slot: ClassVar[Callable[[str, int, int], Awaitable[bool]]]
+    _entries: ClassVar[Sequence[SystemEntry]] = ()
+
+    @classmethod
+    def compose(
+        cls,
+        bridge: LoopBridge,
+        fire_due: Callable[[], Awaitable[int]],
+        claim_slot: Callable[[str, int, int], Awaitable[bool]],
+        entries: Sequence[SystemEntry],
+    ) -> None:
+        """Hand in what a tick needs."""
+        cls._bridge, cls._entries = bridge, entries
+        cls._fire_due, cls._claim_slot = staticmethod(fire_due), staticmethod(claim_slot)
+
+    def setup_schedule(self) -> None:
+        """Nothing to load: the store is the schedule."""
+
+    def tick(self, *_: Any, **__: Any) -> float:
+        """Claim what is due; returns seconds until the next look. A store that is away costs this look only."""
+        try:
+            self._bridge.run(self._look())
+        except (HermesTasksError, RedisError, KombuError, OperationalError, OSError) as error:
+            _log.warning("tick failed; the next one looks again", reason=f"{type(error).__name__}: {error}")
+        return TICK_S
+
+    async def _look(self) -> None:
+        await type(self)._fire_due()
+        for entry in self._entries:
+            slot = int(time.time()) // entry.every_s  # noqa: TID251 - the slot's number, not a moment of a record
+            if slot != self._seen.get(entry.name):
+                if await type(self)._claim_slot(entry.name, slot, max(3600, 2 * entry.every_s)):
+                    _log.info("system entry", entry=entry.name, slot=slot)
+                    self.app.send_task(TASK_PREFIX + entry.task, queue=entry.queue, retry=False)
+                self._seen[entry.name] = slot
+
+    @property
+    def _seen(self) -> dict[str, int]:
+        seen: dict[str, int] = self.__dict__.setdefault("seen_slots", {})
+        return seen
+
+    @property
+    def info(self) -> str:
+        """Shown in beat's banner."""
+        return f"    . system entries -> {len(self._entries)}; users' jobs are in the store"
+
+
+def run_celery_beat(app: Celery) -> None:
+    """Run Celery's beat with our scheduler class until SIGTERM or SIGINT."""
+    Beat(app=app, scheduler_cls=HermesScheduler, loglevel="WARNING", quiet=True, max_interval=TICK_S, schedule=None).run()

@@ -1,0 +1,1 @@
+"""Turns: one user message and everything until its answer is committed."""

@@ -1,0 +1,88 @@
+"""Joins what executes runs: strategies, one tool registry, the model client, the runner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from hermes_tasks.agent.loop import Surroundings
+from hermes_tasks.agent.model import ModelClient
+from hermes_tasks.agent.runner import Runner
+from hermes_tasks.contracts.kinds import RunKind
+from hermes_tasks.contracts.prompt import PromptSection
+from hermes_tasks.contracts.runs import RunRecord
+from hermes_tasks.contracts.tools import AnyTool
+from hermes_tasks.cron.strategy import CronStrategy
+from hermes_tasks.delegation.strategy import ChildStrategy
+from hermes_tasks.delegation.tool import DelegateTask
+from hermes_tasks.memory.prompt import memory_sections
+from hermes_tasks.memory.recall import BuiltinRecall, Prefetch, fence
+from hermes_tasks.memory.tool import MemoryTool
+from hermes_tasks.review.strategy import ReviewStrategy
+from hermes_tasks.settings import Settings
+from hermes_tasks.tools.registry import Registry
+from hermes_tasks.tools.toolsets import file_tools, terminal_tools, web_tools
+from hermes_tasks.tools.workspace import Workspaces
+from hermes_tasks.turns.strategy import TurnStrategy
+from hermes_tasks.wiring.base import Base, policies
+
+
+class Agents:
+    """Everything that one process needs to execute runs of any kind."""
+
+    def __init__(self, base: Base) -> None:
+        settings = base.settings
+        self._base = base
+        self.model = ModelClient(settings.models.named, clock=base.clock)
+        self.workspaces = Workspaces(settings.workspaces)
+        self.recall = Prefetch([BuiltinRecall(base.memory)], deadline_s=settings.memory.prefetch_timeout_s)
+        self.registry = Registry(self._tools(settings))
+        offered = self.registry.offered
+        self.runner = Runner(
+            strategies=(
+                TurnStrategy(base.sessions, offered, self._sections, self._recalled, self._now_words),
+                ChildStrategy(offered, self.workspaces.for_user),
+                ReviewStrategy(base.sessions, offered),
+                CronStrategy(offered, self._sections, self._now_words),
+            ),
+            runs=base.runs,
+            model=self.model,
+            registry=self.registry,
+            workspace=self._workspace,
+            around=Surroundings(spill=base.runs),
+        )
+
+    def _tools(self, settings: Settings) -> Sequence[AnyTool]:
+        return (
+            DelegateTask(
+                self._base.runs,
+                policies(settings)[str(RunKind.CHILD)],
+                max_tasks=settings.delegation.max_tasks,
+                at_once=settings.windows.children_per_parent,
+                max_summary_chars=settings.delegation.max_summary_chars,
+            ),
+            MemoryTool(self._base.memory, settings.memory),
+            *file_tools(),
+            *terminal_tools(settings.tools),
+            *web_tools(settings.tools),
+        )
+
+    def _workspace(self, record: RunRecord) -> Path:
+        return self.workspaces.for_user(record.user)
+
+    async def _sections(self, user: str) -> Sequence[PromptSection]:
+        return await memory_sections(self._base.memory, user, self._base.settings.memory)
+
+    async def _recalled(self, user: str, session: str, text: str) -> str:
+        found = await self.recall.all(text, user=user, session=session)
+        return fence(found) if found else ""
+
+    async def _now_words(self, user: str) -> str:
+        zone = (await self._base.users.get(user)).zone
+        now = self._base.clock.now().astimezone(ZoneInfo(zone))
+        return f"{now:%A, %Y-%m-%d %H:%M} in {zone}"
+
+    async def aclose(self) -> None:
+        """Close the model's connections."""
+        await self.model.aclose()

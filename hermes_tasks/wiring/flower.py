@@ -1,0 +1,38 @@
+"""The operators' page: Flower as it ships, behind basic auth, not persistent, with ids only."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from hermes_tasks.contracts.errors import HermesTasksError
+from hermes_tasks.observe.logging import configure_logging, get_logger
+from hermes_tasks.observe.parent import die_with_parent
+from hermes_tasks.settings import load
+from hermes_tasks.store.home_files import read_secret
+from hermes_tasks.wiring.base import make_base
+
+_log = get_logger(__name__)
+
+
+def run_flower() -> None:
+    """Run Flower until it is told to stop."""
+    die_with_parent()
+    settings = load()
+    configure_logging(settings.log, "flower")
+    chosen = settings.flower
+    try:
+        password = read_secret(settings.flower_password_file)
+        app = make_base(settings).app
+    except HermesTasksError as error:
+        _log.error("Flower not started", reason=str(error))
+        sys.exit(1)
+    # By environment, not by argument: arguments are readable by every user of the machine.
+    os.environ["FLOWER_BASIC_AUTH"] = f"{chosen.user}:{password}"
+    os.environ.pop("FLOWER_UNAUTHENTICATED_API", None)
+    app.start(
+        argv=[
+            "flower", f"--address={chosen.host}", f"--port={chosen.port}", f"--max-tasks={chosen.max_tasks}",
+            "--persistent=false", "--tasks-columns=name,uuid,state,args,received,started,runtime,worker",
+        ]
+    )  # fmt: skip

@@ -1,0 +1,144 @@
+"""The worker process: one role, one event loop, Celery's threads pool in front of it, recovery beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from celery import signals
+
+from hermes_tasks.contracts.errors import HermesTasksError
+from hermes_tasks.delivery.inbox import InboxDelivery
+from hermes_tasks.memory.drain import Drainer
+from hermes_tasks.observe.logging import configure_logging, get_logger
+from hermes_tasks.observe.parent import die_with_parent
+from hermes_tasks.runtime.bridge import LoopBridge
+from hermes_tasks.runtime.roles import ROLES
+from hermes_tasks.runtime.tasks import bind
+from hermes_tasks.runtime.watchdog import Watchdog, end_stuck_process
+from hermes_tasks.settings import Settings, load
+from hermes_tasks.store.recovery import Recovery
+from hermes_tasks.store.renewer import Renewer
+from hermes_tasks.wiring.agents import Agents
+from hermes_tasks.wiring.base import Base, make_base, store_config, store_url
+
+_log = get_logger(__name__)
+#: Runs get this long to reach their next step at an orderly stop.
+GRACE_S: Final = 10.0
+
+
+class WorkerProcess:
+    """What the task functions of one process call; lives in its event loop.
+
+    Args:
+        adjust: replaces parts before they are used (benchmarks inject a body into the drain).
+    """
+
+    def __init__(self, base: Base, renewer: Renewer) -> None:
+        self.base, self.renewer = base, renewer
+        self.agents = Agents(base)
+        self.drainer = Drainer(base.channel, batch=base.settings.memory.drain_batch)
+        self.delivery = InboxDelivery(base.jobs)
+        self.recovery = Recovery(base.store, base.bell)
+        self._sweeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Check the store and begin to renew and to sweep."""
+        await self.base.check()
+        self.renewer.start()
+        self._sweeping = asyncio.create_task(self.recovery.run(), name="recovery")
+
+    async def advance(self, user: str, run: str) -> None:
+        """Go on with a run, if it is free."""
+        await self.agents.runner.execute(user, run)
+
+    async def drain(self, user: str, session: str, consumer: str) -> None:
+        """Apply what waits in a channel."""
+        await self.drainer.drain(user, session, consumer)
+
+    async def deliver(self, user: str, delivery: str) -> None:
+        """Hand over what is owed."""
+        await self.delivery.deliver(user, delivery)
+
+    async def reindex(self) -> None:
+        """Rebuild the hints of every user."""
+        _log.info("reindexed", users=await self.recovery.reindex())
+
+    async def stop_taking(self, grace_s: float) -> None:
+        """Runs stop at their next step or after ``grace_s``; leases are given back."""
+        await self.agents.runner.shut_down(grace_s)
+
+    async def aclose(self) -> None:
+        """Stop sweeping and close every connection."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+        await self.agents.aclose()
+        await self.base.aclose()
+
+
+def open_worker(settings: Settings, *, events: bool = True) -> WorkerProcess:
+    """Compose one worker process; nothing is connected yet. Call it inside its event loop."""
+    renewer = Renewer(store_url(settings), store_config(settings), on_stuck=end_stuck_process)
+    return WorkerProcess(make_base(settings, events=events, renewer=renewer), renewer)
+
+
+def run_worker(
+    role: str, slots: int, *, prepare: Callable[[WorkerProcess], None] | None = None, grace_s: float = GRACE_S
+) -> None:
+    """Run one worker process until it is told to stop; does not return.
+
+    Args:
+        role: a name in ``ROLES``.
+        slots: tasks at once, unless ``workers.<role>.slots`` is set.
+        prepare: changes the composed process before it starts (fault injection in tests, a body in benchmarks).
+        grace_s: how long running work may take to reach its next step at SIGTERM.
+    """
+    die_with_parent()
+    settings = load()
+    configure_logging(settings.log, f"worker:{role}")
+    chosen = settings.workers.of(role)
+    bridge = LoopBridge()
+    bridge.start()
+
+    async def compose() -> WorkerProcess:
+        worker = open_worker(settings, events=chosen.events)
+        if prepare is not None:
+            prepare(worker)
+        await worker.start()
+        return worker
+
+    try:
+        worker = bridge.run(compose())
+    except HermesTasksError as error:
+        _log.error("worker not started", reason=str(error))
+        sys.exit(1)
+    watchdog = Watchdog(bridge.loop, bridge.thread_id)
+    watchdog.start()
+    app = worker.base.app
+    bind(app, worker, bridge)
+
+    @signals.worker_shutting_down.connect(weak=False)
+    def stop(**_: Any) -> None:
+        # Celery now takes nothing new and waits for the threads; the runs in them stop at their next step.
+        asyncio.run_coroutine_threadsafe(worker.stop_taking(grace_s), bridge.loop)
+
+    celery_worker = app.Worker(
+        hostname=f"{role}-{os.getpid()}@%h",
+        pool="threads",
+        concurrency=chosen.slots or slots,
+        queues=[str(queue) for queue in ROLES[role].queues],
+        loglevel="WARNING",
+        task_events=chosen.events,
+        without_gossip=True,
+        without_mingle=True,
+        quiet=True,
+    )
+    celery_worker.start()
+    watchdog.stop()
+    bridge.run(worker.aclose())
+    bridge.stop()
+    sys.exit(celery_worker.exitcode or 0)
