@@ -1,6 +1,7 @@
 """Worker of queue `prefetch`: warms the next turn's recall.
 
-Separate because nothing is owed to anyone here: this queue may fall behind without harm, and must never hold up a write.
+Separate because nothing is owed to anyone here: this queue may fall behind without harm, and must never hold up a
+write.
 """
 
 SLOTS = 16  # recalls in hand at once; a slot waits for a memory provider

@@ -23,11 +23,14 @@ from hermes_tasks.contracts.journal import Journal
 from hermes_tasks.contracts.models import Message, ModelPort, ModelRequest
 from hermes_tasks.contracts.steps import ModelStep
 from hermes_tasks.contracts.strategy import Plan
+from hermes_tasks.observe.logging import get_logger
 
 #: That many failed calls in a row end the run; they are not iterations.
 MAX_FAILURES: Final = 5
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 30.0
+
+_log = get_logger(__name__)
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -67,6 +70,7 @@ class Asker:
                 raise
             except Retryable as error:
                 failures += 1
+                _log.warning("model call failed", model=self.plan.model, failures=failures, reason=classified(error))
                 if failures == MAX_FAILURES:
                     raise ModelUnavailable(
                         f"{failures} calls in a row failed, the last one: {classified(error)}"

@@ -17,6 +17,7 @@ FULL: Final = 0.75
 _CHARS_PER_TOKEN: Final = 4
 _PER_MESSAGE: Final = 4  # role and separators
 _PER_IMAGE: Final = 1_000
+_TELLING: Final = 1_000  # below it the provider's own template weighs more than the text
 _RATIO: Final = (0.5, 4.0)  # a reported usage outside these is a provider's mistake, not a better estimate
 
 
@@ -43,13 +44,15 @@ def next_request_tokens(plan: Plan, steps: Sequence[AnyStep]) -> int:
 
 
 def correction(plan: Plan, steps: Sequence[AnyStep]) -> float:
-    """Reported divided by estimated input tokens of the newest answer; 1 while nothing was reported."""
+    """Reported divided by estimated input tokens of the newest answer; 1 while nothing telling was reported."""
     progress = last_progress(steps)
     if progress is None or progress.answer.usage.input_tokens <= 0:
         return 1.0
     estimated = request_tokens(messages(plan, steps[: progress.index]), plan.tools)
+    if estimated < _TELLING:
+        return 1.0
     low, high = _RATIO
-    return min(high, max(low, progress.answer.usage.input_tokens / max(1, estimated)))
+    return min(high, max(low, progress.answer.usage.input_tokens / estimated))
 
 
 def _message_tokens(message: Message) -> int:

@@ -19,7 +19,6 @@ from hermes_tasks.contracts.errors import (
     HermesTasksError,
     LeaseLost,
     RunCancelled,
-    StoreFull,
     StoreUnavailable,
 )
 from hermes_tasks.contracts.journal import Journal
@@ -36,7 +35,7 @@ from hermes_tasks.contracts.tools import (
 )
 from hermes_tasks.observe.logging import get_logger
 
-_NOT_THE_TOOLS: Final = (LeaseLost, RunCancelled, DeadlineExceeded, StoreUnavailable, StoreFull)
+_NOT_THE_TOOLS: Final = (LeaseLost, RunCancelled, DeadlineExceeded, StoreUnavailable)
 _LOOK_AGAIN_S: Final = (0.05, 1.0)
 
 _log = get_logger(__name__)

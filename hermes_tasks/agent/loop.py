@@ -172,6 +172,7 @@ class _Run:
             _log.warning("summary request too long, an excerpt is used")
         text = clip(text or excerpt(self._plan, steps, cut), _SUMMARY_CHARS)
         await self._journal.append(SummaryStep(text=text, upto=cut.upto, history=cut.history, usage=usage))
+        _log.info("context condensed", steps=len(steps), upto=cut.upto, history=cut.history)
         return None
 
     @property
@@ -191,8 +192,8 @@ class _Run:
         masked = await asyncio.to_thread(mask_secrets, text) if len(text) > RESULT_CHARS else mask_secrets(text)
         if len(masked) <= RESULT_CHARS:
             return masked
-        spill = self._around.spill
-        pointer = None if spill is None else await spill.save(self._journal.record.id, key, masked)
+        spill, record = self._around.spill, self._journal.record
+        pointer = None if spill is None else await spill.save_long(record.user, record.id, key, masked)
         return clip(masked, RESULT_CHARS) + (f"\n[The whole text: {pointer}]" if pointer else "")
 
     async def _tell(self, note: ProgressNote) -> None:

@@ -25,7 +25,7 @@ SAID_CHARS: Final = 300
 LONGEST_WAIT: Final = timedelta(days=1)
 
 _CONTEXT: Final = re.compile(
-    r"context[ _-]?(length|window|size)|maximum context|(input|prompt|request)( \w+)? (is )?too (long|large)"
+    r"context[ _-]?(length|window|size|limit)|maximum context|(input|prompt|request)( \w+)? (is )?too (long|large)"
     r"|too many (input )?tokens|reduce the length|exceeds?( the)? (maximum|available|model's)[^.]{0,40}(token|context)"
     r"|string_above_max_length",
     re.IGNORECASE,

@@ -60,6 +60,7 @@ async def _streamed(response: httpx2.Response) -> AsyncGenerator[dict[str, Any]]
     async for data in received:
         for event in reader.feed(data):
             yield event
+        await asyncio.sleep(0)  # what is buffered already comes without waiting: let the other runs have their turn
         if reader.done:
             with suppress(TimeoutError, *BROKEN):
                 async with asyncio.timeout(_DRAIN_S):

@@ -39,6 +39,10 @@ class Registry(Protocol):
 class Spill(Protocol):
     """Keeps the whole text of a result that is too long for the model."""
 
-    async def save(self, run_id: str, key: str, text: str) -> str:
-        """Store it and return a pointer the model can read it by. Saved again under one key, it is replaced."""
+    async def save_long(self, user: str, run: str, name: str, text: str) -> str:
+        """Store it and return a pointer by which it can be read. Saved again under one name, it is replaced.
+
+        Args:
+            name: of the result within its run.
+        """
         ...

@@ -16,6 +16,7 @@ from hermes_tasks.agent.verdict import classified, failed, timed_out
 from hermes_tasks.contracts.errors import (
     DeadlineExceeded,
     HermesTasksError,
+    InvalidRequest,
     LeaseLost,
     RunCancelled,
     StoreFull,
@@ -29,6 +30,8 @@ from hermes_tasks.contracts.strategy import Runs, Strategy
 from hermes_tasks.contracts.tools import ToolContext
 from hermes_tasks.observe.logging import about, get_logger
 
+#: Before a run whose end could not be written is given back.
+_PAUSE_S: Final = 5.0
 #: How long giving a lease back may take; afterwards it simply runs out.
 _RELEASE_S: Final = 2.0
 _NOT_OURS: Final = (LeaseLost, RunCancelled)
@@ -106,7 +109,11 @@ class Runner:
             The outcome as it was stored, or None when there was nothing to do or the run is not ours any more.
 
         Called twice for one run, the second call finds it claimed and does nothing. A fault inside ends the run
-        ``failed``; only a store that does not answer leaves it as it is, for the next holder.
+        ``failed``; only when its end cannot be written it is given back as it is.
+
+        Raises:
+            InvalidRequest: no strategy here serves its kind.
+            Exception: whatever the strategy's ``finish`` raises beside the errors of its journal.
         """
         if self._stopping:
             return None
@@ -183,15 +190,25 @@ class Runner:
                 raise
         except _NOT_OURS as error:
             _log.info("run not ours any more", cause=type(error).__name__, reason=str(error))
-        except _STORE_AWAY as error:  # the lease runs out by itself, and the takeover counts: no hot loop
-            _log.warning("run left to its next holder", reason=str(error))
+        except _STORE_AWAY as error:
+            _log.warning("run put off", reason=str(error))
+            await self._put_off(journal)
+        except Exception:  # its end could not be written, which is the one failure that cannot be recorded as its end
+            await self._put_off(journal)
+            raise
         return None
 
-    async def _work(self, journal: Journal) -> Outcome | None:
+    async def _put_off(self, journal: Journal) -> None:
+        """Give the lease back after a pause, so that what fails again fails slowly; the run's deadline ends it."""
+        try:
+            await self._around.sleep(_PAUSE_S)
+        finally:
+            await self._give_back(journal)
+
+    async def _work(self, journal: Journal) -> Outcome:
         strategy = self._strategies.get(journal.record.kind)
-        if strategy is None:  # not given back: the next worker to claim it might be this one again
-            _log.error("no strategy for this kind of run here; check what the worker was composed with")
-            return None
+        if strategy is None:
+            raise InvalidRequest(f"no strategy for runs of kind {journal.record.kind}: this worker must not serve them")
         outcome = await self._outcome(journal, strategy)
         if outcome.state is RunState.QUEUED:
             await self._give_back(journal)

@@ -123,7 +123,7 @@ def _ours(settings: Settings) -> bool:
         try:
             await check_identity(client, read_secret(settings.paths.id_file))
         finally:
-            await client.aclose()
+            await client.aclose(close_connection_pool=True)
 
     asyncio.run(check())
     return True

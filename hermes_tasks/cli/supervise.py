@@ -232,8 +232,11 @@ class Stack:
         """The states, or None while the supervisor is not up yet."""
         assert self._process is not None  # noqa: S101 - set by _start_supervisor
         if self._process.poll() is not None:
-            text = (self._settings.paths.run / "supervisord.err").read_text(encoding="utf-8", errors="replace").strip()
-            raise Retryable(f"the supervisor did not start: {text.splitlines()[-1] if text else 'no message'}")
+            lines = (
+                (self._settings.paths.run / "supervisord.err").read_text(encoding="utf-8", errors="replace").split("\n")
+            )
+            said = next((line for line in lines if line.startswith("Error")), " ".join(lines).strip()[-300:])
+            raise Retryable(f"the supervisor did not start: {said or 'it said nothing'}")
         self._offspring.look(self._process.pid)
         found = self._rpc.states()
         return {state.name: state for state in found} if found is not None else None

@@ -29,12 +29,13 @@ class Supervisor:
     """The few calls that are needed."""
 
     def __init__(self, socket_path: Path) -> None:
-        self._proxy = xmlrpc.client.ServerProxy("http://localhost/RPC2", transport=_UnixTransport(str(socket_path)))
+        self._path = str(socket_path)
 
     def states(self) -> list[State] | None:
         """All processes, or None when the supervisor does not answer."""
         try:
-            found = cast("list[dict[str, Any]]", self._proxy.supervisor.getAllProcessInfo())
+            with self._connected() as proxy:
+                found = cast("list[dict[str, Any]]", proxy.supervisor.getAllProcessInfo())
         except (OSError, http.client.HTTPException, xmlrpc.client.Error):
             return None
         return [
@@ -49,12 +50,16 @@ class Supervisor:
             Retryable: the supervisor does not answer.
         """
         try:
-            self._proxy.supervisor.startProcess(full_name, False)
+            with self._connected() as proxy:
+                proxy.supervisor.startProcess(full_name, False)
         except xmlrpc.client.Fault as fault:
             if "ALREADY_STARTED" not in fault.faultString and "SPAWN_ERROR" not in fault.faultString:
                 raise Retryable(f"the supervisor cannot start {full_name}: {fault.faultString}") from None
         except (OSError, http.client.HTTPException, xmlrpc.client.Error) as error:
             raise Retryable(f"the supervisor does not answer ({error})") from None
+
+    def _connected(self) -> xmlrpc.client.ServerProxy:
+        return xmlrpc.client.ServerProxy("http://localhost/RPC2", transport=_UnixTransport(self._path))
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -65,7 +70,11 @@ class _UnixConnection(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(_TIMEOUT_S)
-        self.sock.connect(self._path)
+        try:
+            self.sock.connect(self._path)
+        except OSError:
+            self.close()
+            raise
 
 
 class _UnixTransport(xmlrpc.client.Transport):
@@ -74,5 +83,6 @@ class _UnixTransport(xmlrpc.client.Transport):
         self._path = path
 
     def make_connection(self, host: Any) -> http.client.HTTPConnection:
-        del host
-        return _UnixConnection(self._path)
+        connection = _UnixConnection(self._path)
+        self._connection = host, connection  # where the base class looks for what it has to close
+        return connection

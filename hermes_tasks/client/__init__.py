@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes_tasks.client.client import Client
-from hermes_tasks.client.live import LiveText
+from hermes_tasks.client.live import LiveText, StepText
 from hermes_tasks.client.words import Answer, Event, Sent
 
-__all__ = ["Answer", "Client", "Event", "LiveText", "Sent"]
+__all__ = ["Answer", "Client", "Event", "LiveText", "Sent", "StepText"]

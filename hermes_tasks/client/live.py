@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from hermes_tasks.contracts.events import EventType
+
+
+@dataclass(frozen=True, slots=True)
+class StepText:
+    """The text of one step. ``done``: it is whole; else it is what was seen so far of that ``attempt``."""
+
+    step: int
+    attempt: int
+    text: str
+    done: bool = False
 
 
 class LiveText:
@@ -17,26 +28,20 @@ class LiveText:
 
     def __init__(self, run: str) -> None:
         self.run = run
-        self._pieces: dict[int, tuple[int, str]] = {}
-        self._done: dict[int, str] = {}
+        self._steps: dict[int, StepText] = {}
 
     @property
     def text(self) -> str:
         """Everything so far: the steps in order, a blank line between them."""
-        return "\n\n".join(text for _, text in self.steps() if text.strip())
+        return "\n\n".join(step.text for step in self.steps() if step.text.strip())
 
-    def steps(self) -> list[tuple[int, str]]:
-        """(step, text so far), in order."""
-        texts = {step: text for step, (_, text) in self._pieces.items()} | self._done
-        return sorted(texts.items())
-
-    def unfinished(self) -> list[tuple[int, str]]:
-        """Those of :meth:`steps` that only pieces are known of."""
-        return [(step, text) for step, text in self.steps() if step not in self._done]
+    def steps(self) -> list[StepText]:
+        """The steps that said something, in order."""
+        return [self._steps[number] for number in sorted(self._steps)]
 
     def finish(self, step: int, text: str) -> None:
         """The whole text of a step is known; later pieces of it are ignored."""
-        self._done[step] = text
+        self._steps[step] = StepText(step, 0, text, done=True)
 
     def feed(self, type: str, data: Mapping[str, Any]) -> bool:
         """Take one event; True when the text changed."""
@@ -47,23 +52,26 @@ class LiveText:
         if type == EventType.TEXT:
             return self._piece(int(data["step"]), int(data.get("attempt", 0)), str(data["text"]))
         if type == EventType.STEP_RESTARTED:
-            return self._pieces.pop(int(data["step"]), None) is not None
+            return self._dropped(int(data["step"]))
         return False
 
     def _piece(self, step: int, attempt: int, text: str) -> bool:
-        before, so_far = self._pieces.get(step, (attempt, ""))
-        if step in self._done or attempt < before:
+        before = self._steps.get(step)
+        if before is not None and (before.done or attempt < before.attempt):
             return False
-        self._pieces[step] = (attempt, text if attempt > before else so_far + text)
+        so_far = before.text if before is not None and attempt == before.attempt else ""
+        self._steps[step] = StepText(step, attempt, so_far + text)
+        return True
+
+    def _dropped(self, step: int) -> bool:
+        before = self._steps.get(step)
+        if before is None or before.done:
+            return False
+        del self._steps[step]
         return True
 
     def _resync(self, opened: Mapping[str, Any]) -> bool:
         if opened.get("run") != self.run:
             return False
-        self._pieces.clear()
-        for step in opened.get("steps") or []:
-            if step["done"]:
-                self._done[int(step["step"])] = str(step["text"])
-            else:
-                self._pieces[int(step["step"])] = (int(step.get("attempt", 0)), str(step["text"]))
+        self._steps = {step["step"]: StepText(**step) for step in opened.get("steps") or []}
         return True

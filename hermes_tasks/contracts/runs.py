@@ -54,7 +54,7 @@ class NewRun(BaseModel):
 class RunRecord(BaseModel):
     """The stored record, without its steps. Times are milliseconds since the epoch, 0 = not yet.
 
-    ``turn``, ``generation`` and ``opening`` (the model's copy of the user's message) are set for turns only.
+    ``worker`` is the process (host:pid) that claimed it last. ``turn``, ``generation`` and ``opening`` (the model's copy of the user's message) are set for turns only.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -80,6 +80,7 @@ class RunRecord(BaseModel):
     spec: dict[str, Any] = Field(default_factory=dict)
     policy: Policy
     usage: Usage = Usage()
+    worker: str = ""
     turn: int = 0
     generation: int = 1
     opening: str = ""

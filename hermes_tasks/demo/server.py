@@ -25,6 +25,8 @@ Script = Callable[[Request], Reply | Awaitable[Reply]]
 Tag = Callable[[Request], str]
 
 HOST: Final = "127.0.0.1"
+#: How many failures are kept for the end.
+MAX_FAILURES: Final = 20
 #: A whole conversation travels with every call.
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 
@@ -196,8 +198,9 @@ class ModelServer:
 
     async def _answer(self, request: web.Request, body: Request, call: LoggedCall) -> tuple[web.StreamResponse, str]:
         reply = await self._next(body, call)
-        if reply is None:
-            return refusal(self.failures[-1]), "failed"
+        if isinstance(reply, str):
+            self.failures = [*self.failures, reply][-MAX_FAILURES:]
+            return refusal(reply), "failed"
         await asyncio.sleep(reply.delay)
         if reply.status != 200 or reply.body is not None:
             return fixed(reply), "answered" if reply.status == 200 else "refused"
@@ -213,18 +216,17 @@ class ModelServer:
         with_usage = isinstance(options, dict) and bool(options.get("include_usage"))
         return await stream(request, reply, reply.stream(head, with_usage=with_usage))
 
-    async def _next(self, body: Request, call: LoggedCall) -> Reply | None:
+    async def _next(self, body: Request, call: LoggedCall) -> Reply | str:
+        """The reply, or why there is none."""
         if self._script is None:
             if self._replies:
                 return self._replies.pop(0)
-            self.failures.append(f"call {call.number} was not expected, the script has no reply left")
-            return None
+            return f"call {call.number} was not expected, the script has no reply left"
         try:
             reply = self._script(body)
             return reply if isinstance(reply, Reply) else await reply
         except Exception as error:  # noqa: BLE001 - the script is the test's own; its fault is shown at the end
-            self.failures.append(f"the script failed at call {call.number}: {error!r}")
-            return None
+            return f"the script failed at call {call.number}: {error!r}"
 
     async def _models(self, _request: web.Request) -> web.Response:
         model = {"id": "demo", "object": "model", "created": 0, "owned_by": "hermes-tasks"}

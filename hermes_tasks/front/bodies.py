@@ -51,13 +51,7 @@ class PostMessage(_Body):
         given = self.text if self.text is not None else self.content
         field = "text" if self.text is not None else "content"
         text = given if isinstance(given, str) else "\n".join(_text_of(part, i) for i, part in enumerate(given or []))
-        if not text.strip():
-            raise InvalidRequest("the message is empty; write something", field=field)
-        if len(text) > max_chars:
-            raise too_large(
-                f"the message has {len(text)} characters and {max_chars} are allowed (front.max_message_chars)", field
-            )
-        return text
+        return _checked(text, field, "the message", max_chars)
 
 
 class AddJobBody(_Body):
@@ -81,14 +75,27 @@ class AddJobBody(_Body):
             InvalidRequest: it is blank.
             Refused: 413, it is too long.
         """
-        if not self.prompt.strip():
-            raise InvalidRequest("the prompt is empty; say what the job has to do", field="prompt")
-        if len(self.prompt) > max_chars:
-            raise too_large(
-                f"the prompt has {len(self.prompt)} characters and {max_chars} are allowed (front.max_message_chars)",
-                "prompt",
-            )
-        return self.prompt
+        _encodable(self.name, "name")
+        return _checked(self.prompt, "prompt", "the prompt", max_chars)
+
+
+def _checked(text: str, field: str, what: str, max_chars: int) -> str:
+    if not text.strip():
+        raise InvalidRequest(f"{what} is empty; write something", field=field)
+    if len(text) > max_chars:
+        raise too_large(
+            f"{what} has {len(text)} characters and {max_chars} are allowed (front.max_message_chars)", field
+        )
+    return _encodable(text, field)
+
+
+def _encodable(text: str, field: str) -> str:
+    """JSON can spell half of a surrogate pair, which no UTF-8 text can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"{field}: character {error.start} is half of a surrogate pair", field=field) from None
+    return text
 
 
 def _text_of(part: dict[str, Any], index: int) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Final, cast
+from dataclasses import asdict
+from typing import Any, Final
 
 from hermes_tasks.client import LiveText
 from hermes_tasks.contracts.errors import NotFound
@@ -40,14 +41,14 @@ async def resync(services: FrontServices, user: str, session: str, newest: str) 
 
 async def turn_events(
     services: FrontServices, user: str, session: str, run: RunRecord, newest: str
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """The kept events from the ``turn.started`` of ``run`` up to ``newest``; none when that is no longer kept."""
     if newest == "0-0":
         return
     # A record's times may be ahead of the stream's by what the time mark of the scripts holds back.
     start = max(0, run.created - 2 * services.store.config.lease_ms - 1)
     begun = False
-    async with aclosing(cast("Any", services.events.follow(user, session, f"{start}-0"))) as events:
+    async with aclosing(services.events.follow(user, session, f"{start}-0")) as events:
         async for event in events:
             if event is None or order(event.id) > order(newest):
                 return
@@ -56,9 +57,7 @@ async def turn_events(
                 yield event
 
 
-async def _open_turn(
-    services: FrontServices, user: str, record: dict[str, str], newest: str
-) -> dict[str, Any] | None:
+async def _open_turn(services: FrontServices, user: str, record: dict[str, str], newest: str) -> dict[str, Any] | None:
     session, run_id = record["id"], record.get("open") or ""
     if not run_id:
         return None
@@ -67,27 +66,22 @@ async def _open_turn(
     except NotFound:
         return None
     live = LiveText(run_id)
-    attempt = 0
     async with aclosing(turn_events(services, user, session, run, newest)) as events:
         async for event in events:
             live.feed(event.type, event.data)
-            attempt = int(event.data.get("attempt", attempt)) if event.data.get("run") == run_id else attempt
     batches = []
     for index, step in enumerate(await services.runs.steps(user, run_id)):
         if isinstance(step, ModelStep):
             live.finish(index, scrub(step.text))
         elif isinstance(step, StartedStep) and step.batch:
             batches.append(step.batch)
-    unfinished = {step for step, _ in live.unfinished()}
     return {
         "run": run_id,
         "message": run_id,
         "turn": int(record.get("turns", 0)),
         "user": str(run.spec.get("text", "")) if run.spec.get("origin", "user") == "user" else "",
         "state": str(run.state),
-        "steps": [
-            {"step": step, "text": text, "done": step not in unfinished, "attempt": attempt} for step, text in live.steps()
-        ],
+        "steps": [asdict(step) for step in live.steps()],
         "children": [child for batch in batches for child in await _children(services, user, batch)],
     }
 

@@ -39,7 +39,7 @@ class AddJob(Protocol):
 class FrontServices:
     """Records, limits and the two things only ``wiring`` can do: run a turn here, and read a schedule.
 
-    ``events`` is started and closed with the app; everything else is closed by whoever made it.
+    Whoever made them starts them before, and closes them after, the app runs.
     """
 
     store: Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -81,7 +81,7 @@ async def _resynced(services: FrontServices, user: str, session: str, newest: st
 
 async def frames(
     services: FrontServices, user: str, session: str, start: Start, stopping: asyncio.Event
-) -> AsyncGenerator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """The stream's bytes, until the reader leaves, the front stops, or the store breaks off.
 
     The first frame carries an id and no event, so that every reader has a place to come back to.
@@ -89,7 +89,8 @@ async def frames(
     yield f"retry: {_RETRY_MS}\nid: {start.after}\n\n".encode()
     for event in start.first:
         yield frame(event)
-    async with aclosing(until(stopping, services.events.follow(user, session, start.after), session)) as events:
+    follow = services.events.follow(user, session, start.after)
+    async with aclosing(until(stopping, follow, session)) as events:
         async for event_or_none in events:
             yield _ALIVE if event_or_none is None else frame(event_or_none)
     yield _LEAVING
@@ -101,7 +102,7 @@ def frame(event: Event) -> bytes:
     return f"id: {event.id}\nevent: {event.type}\ndata: {data}\n\n".encode()
 
 
-async def until(stopping: asyncio.Event, source: AsyncIterator[T], session: str) -> AsyncGenerator[T]:
+async def until(stopping: asyncio.Event, source: AsyncGenerator[T, None], session: str) -> AsyncGenerator[T, None]:
     """The items of ``source`` until ``stopping`` is set or it fails; a failure is logged and ends the stream.
 
     The reader then comes back with its last id, and meets the store's error or its return.
@@ -114,7 +115,10 @@ async def until(stopping: asyncio.Event, source: AsyncIterator[T], session: str)
             await asyncio.wait({item, stop}, return_when=asyncio.FIRST_COMPLETED)
             if not item.done():
                 return
-            if (error := item.exception()) is not None:
+            error = item.exception()
+            if isinstance(error, StopAsyncIteration):
+                return
+            if error is not None:
                 traced = None if isinstance(error, HermesTasksError) else error
                 _LOG.warning("an event stream broke off", session=session, error=str(error), exc_info=traced)
                 return
@@ -122,17 +126,19 @@ async def until(stopping: asyncio.Event, source: AsyncIterator[T], session: str)
     finally:
         stop.cancel()
         if item is not None and not item.done():
-            item.cancel()  # runs the source's own clean-up
+            item.cancel()  # the source is waiting in there, and cleans up as it is cancelled
+        else:
+            await source.aclose()
 
 
-async def _next(source: AsyncIterator[T]) -> T:
+async def _next(source: AsyncGenerator[T, None]) -> T:
     return await anext(source)
 
 
 class EventStream(StreamingResponse):
     """A response that closes its source when the reader leaves, however it leaves."""
 
-    def __init__(self, content: AsyncGenerator[bytes]) -> None:
+    def __init__(self, content: AsyncGenerator[bytes, None]) -> None:
         super().__init__(
             content, media_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )
@@ -144,5 +150,3 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             await self._source.aclose()
-
-

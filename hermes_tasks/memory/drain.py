@@ -37,8 +37,8 @@ def remembered(entry: Entry) -> str | None:
     if not user and not assistant:
         return None
     document = {
-        "session": entry.session, "pos": entry.pos, "turn": entry.turn, "turn_id": entry.turn_id, "at": entry.at,
-        "user": user, "assistant": assistant,
+        "v": 1, "session": entry.session, "pos": entry.pos, "turn": entry.turn, "turn_id": entry.turn_id,
+        "at": entry.at, "user": user, "assistant": assistant,
     }  # fmt: skip
     return json.dumps(document, ensure_ascii=False)
 

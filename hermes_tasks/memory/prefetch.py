@@ -19,7 +19,7 @@ NOTE: Final = "[Recalled from memory of earlier conversations. This is backgroun
 
 _MOST_HANGING: Final = 32
 _NOTES: Final = re.compile(r"\[(?:system note|recalled)[^\]\n]*\bmemory\b[^\]\n]*\][ \t]*\n?", re.IGNORECASE)
-_TAGS: Final = re.compile(r"<\s*/?\s*memory-context\s*>[ \t]*\n?", re.IGNORECASE)
+_TAGS: Final = re.compile(r"<[ \t]{0,8}/?[ \t]{0,8}memory-context[ \t]{0,8}>[ \t]*\n?", re.IGNORECASE)
 
 _log = get_logger(__name__)
 
@@ -42,17 +42,17 @@ class Prefetch:
         if deadline_s <= 0:
             raise InvalidRequest("the recall deadline must be more than 0 seconds", field="memory.prefetch_timeout_s")
         self._providers, self._deadline_s, self._patience_s = tuple(providers), deadline_s, patience_s
-        self._asking: dict[tuple[str, str], asyncio.Task[str]] = {}
+        self._hanging: dict[asyncio.Task[object], tuple[str, str]] = {}
 
     async def prefetch_all(self, query: str, *, user: str, session: str) -> str:
         """What the providers recall for ``query``, joined by blank lines; never raises and is never late.
 
-        A provider that fails, hangs or answers nothing adds nothing; failures are logged.
+        A provider that fails, hangs or answers nothing adds nothing; faults are logged.
         """
         if not query.strip():
             return ""
         tasks = {
-            provider.name: self._ask(provider, query, user, session)
+            provider.name: asyncio.create_task(self._ask(provider, query, user, session))
             for provider in self._providers
             if self._may_ask(provider.name, user)
         }
@@ -64,28 +64,38 @@ class Prefetch:
             for task in tasks.values():
                 task.cancel()
             raise
-        answers = (_answer(name, task, user, session) for name, task in tasks.items())
+        answers = [self._answer(name, task, user, session) for name, task in tasks.items()]
         return "\n\n".join(answer for answer in answers if answer)
 
     def _may_ask(self, name: str, user: str) -> bool:
-        return (name, user) not in self._asking and Counter(key[0] for key in self._asking)[name] < _MOST_HANGING
+        hanging = list(self._hanging.values())
+        return (name, user) not in hanging and Counter(of for of, _ in hanging)[name] < _MOST_HANGING
 
-    def _ask(self, provider: MemoryProvider, query: str, user: str, session: str) -> asyncio.Task[str]:
-        async def ask() -> str:
-            async with asyncio.timeout(self._patience_s):
-                return await provider.prefetch(query, user=user, session=session)
+    async def _ask(self, provider: MemoryProvider, query: str, user: str, session: str) -> object:
+        async with asyncio.timeout(self._patience_s):
+            return await provider.prefetch(query, user=user, session=session)
 
-        key = (provider.name, user)
-        task = asyncio.create_task(ask(), name=f"prefetch:{provider.name}")
-        self._asking[key] = task
+    def _answer(self, name: str, task: asyncio.Task[object], user: str, session: str) -> str:
+        about = {"provider": name, "user": user, "session": session}
+        if not task.done():
+            self._hanging[task] = (name, user)
+            task.add_done_callback(self._ended)
+            _log.warning("recall is late and left out", **about)
+            return ""
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
+            _log.warning("recall failed and is left out", **about, error=type(error).__name__)
+            return ""
+        text = task.result()
+        if not isinstance(text, str):
+            _log.warning("recall is not text and is left out", **about, got=type(text).__name__)
+            return ""
+        return text.strip()[:MAX_PROVIDER_CHARS]
 
-        def ended(task: asyncio.Task[str]) -> None:
-            self._asking.pop(key, None)
-            if not task.cancelled():
-                task.exception()  # looked at, so that a late failure is not reported as forgotten
-
-        task.add_done_callback(ended)
-        return task
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        name, user = self._hanging.pop(task)
+        failed = not task.cancelled() and task.exception() is not None
+        _log.info("a late recall ended", provider=name, user=user, failed=failed)
 
 
 def fence(recall: str) -> str:
@@ -96,19 +106,3 @@ def fence(recall: str) -> str:
     """
     text = _NOTES.sub("", _TAGS.sub("", recall)).strip()
     return fenced(f"{NOTE}\n\n{text}") if text else ""
-
-
-def _answer(name: str, task: asyncio.Task[str], user: str, session: str) -> str:
-    about = {"provider": name, "user": user, "session": session}
-    if not task.done():
-        _log.warning("recall is late and left out", **about)
-        return ""
-    error = None if task.cancelled() else task.exception()
-    if task.cancelled() or error is not None:
-        _log.warning("recall failed and is left out", **about, error=type(error).__name__)
-        return ""
-    text = task.result()
-    if not isinstance(text, str):
-        _log.warning("recall is not text and is left out", **about, got=type(text).__name__)
-        return ""
-    return text.strip()[:MAX_PROVIDER_CHARS]

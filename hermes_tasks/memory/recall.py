@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hermes_tasks.contracts.clock import from_ms
 from hermes_tasks.contracts.memory import Recalled
-from hermes_tasks.memory.terms import terms, weights
+from hermes_tasks.memory.terms import folded, found_in, terms, weights
 from hermes_tasks.store.memory import Memory
 
 MAX_CHARS: Final = 2000
@@ -16,6 +16,7 @@ _MOST: Final = 5
 _USER_CHARS: Final = 160
 _ASSISTANT_CHARS: Final = 200
 _QUERY_CHARS: Final = 4000
+_FLOOR: Final = 1 / 3  # of the best score: what fits much worse than the best is noise
 
 
 class BuiltinRecall:
@@ -51,30 +52,29 @@ class BuiltinRecall:
         if not wanted:
             return []
         turns = await self._memory.turns(user, self._turns_kept)
-        # In a thread: a thousand turns take tens of milliseconds, and everybody shares the event loop.
+        # In a thread: a thousand long turns take tens of milliseconds, and everybody shares the event loop.
         return await asyncio.to_thread(_best, turns, wanted, session, self._in_prompt, limit)
 
 
 def _best(
-    turns: Sequence[Mapping[str, Any]], wanted: frozenset[str], session: str, in_prompt: int, limit: int
+    turns: Sequence[Mapping[str, Any]], wanted: Sequence[str], session: str, in_prompt: int, limit: int
 ) -> list[Recalled]:
     candidates = _outside_prompt(turns, session, in_prompt)
-    documents = [terms(f"{turn['user']}\n{turn['assistant']}") for turn in candidates]
-    says = weights(wanted, documents)
+    documents = [found_in(folded(f"{turn['user']}\n{turn['assistant']}"), wanted) for turn in candidates]
+    says = weights(documents)
     scored = [
-        (round(sum(says[term] for term in says.keys() & document), 6), place)
-        for place, document in enumerate(documents)
-        if not says.keys().isdisjoint(document)
+        (round(sum(says.get(term, 0) for term in document), 6), place) for place, document in enumerate(documents)
     ]
+    ranked = sorted((item for item in scored if item[0] > 0), reverse=True)
     found: dict[str, Recalled] = {}
-    for score, place in sorted(scored, reverse=True):
+    for score, place in ranked:
+        if len(found) == limit or score < ranked[0][0] * _FLOOR:
+            break
         turn = candidates[place]
         same = f"{turn['user']}\n{turn['assistant']}"
         if same not in found:  # what was said twice is recalled once, in its newest form
-            text = _told(turn, says.keys() & documents[place])
+            text = _told(turn, documents[place])
             found[same] = Recalled(text=text, session=turn["session"], turn=turn["turn"], score=score)
-        if len(found) == limit:
-            break
     return list(found.values())
 
 
@@ -97,8 +97,11 @@ def _excerpt(text: str, hits: Iterable[str], limit: int) -> str:
     line = " ".join(text.split())
     if len(line) <= limit:
         return line
-    folded = line.casefold()
-    first = min((at for hit in hits if (at := folded.find(hit)) >= 0), default=0)
-    start = max(0, min(first - limit // 4, len(line) - limit))
-    cut = line[start : start + limit - 2].strip()
-    return f"{'…' if start else ''}{cut}…" if start + limit < len(line) else f"…{cut}"
+    compared = folded(line)
+    first = min((at for hit in hits if (at := compared.find(hit)) >= 0), default=0)
+    start = first - limit // 4
+    if start <= 0:
+        return f"{line[: limit - 1]}…"
+    if start + limit >= len(line):
+        return f"…{line[len(line) - limit + 1 :]}"
+    return f"…{line[start : start + limit - 2]}…"

@@ -77,7 +77,7 @@ class MemoryTool:
             state = newer
             await self._sleep(random.uniform(0, _PAUSE_S * 2**attempt))
         text = "others are changing this document right now, nothing was written; try once more later"
-        return ToolOutput(json.dumps({"success": False, "error": text}), error=True)
+        return ToolOutput(_text({"success": False, "error": text}), error=True)
 
     async def _write(
         self, context: ToolContext, name: Document, state: DocumentState, change: Change, slot: Slot, output: ToolOutput
@@ -103,10 +103,16 @@ class MemoryTool:
         return apply(state.entries, operations[0], limit, safe_entry)
 
     def _done(self, name: Document, change: Change) -> ToolOutput:
-        return _output(
-            success=True, done=True, target=str(name), usage=usage(change.entries, self._limits[name]),
-            entry_count=len(change.entries), message=change.message, note=_NOTE,
-        )  # fmt: skip
+        facts = {
+            "success": True,
+            "done": True,
+            "target": str(name),
+            "usage": usage(change.entries, self._limits[name]),
+            "entry_count": len(change.entries),
+            "message": change.message,
+            "note": _NOTE,
+        }
+        return ToolOutput(_text(facts))
 
     def _refused(self, context: ToolContext, name: Document, state: DocumentState, refusal: Refusal) -> ToolOutput:
         limit = self._limits[name]
@@ -128,7 +134,7 @@ class MemoryTool:
         count = context.turn_failures.get(self.name, 0) + 1
         context.turn_failures[self.name] = count
         end = {"done": True, "note": _STOP.format(count=count)} if count > self._max_failures else {}
-        return _output(error=True, success=False, **facts, **end)
+        return ToolOutput(_text({"success": False, **facts, **end}), error=True)
 
 
 def _vetted(request: Request) -> tuple[Operation, ...] | Refusal:
@@ -142,5 +148,5 @@ def _vetted(request: Request) -> tuple[Operation, ...] | Refusal:
     return tuple(made)
 
 
-def _output(*, error: bool = False, **facts: Any) -> ToolOutput:
-    return ToolOutput(json.dumps(facts, ensure_ascii=False), error=error)
+def _text(facts: Mapping[str, Any]) -> str:
+    return json.dumps(facts, ensure_ascii=False)

@@ -9,7 +9,10 @@ from kombu.entity import Exchange
 from kombu.entity import Queue as BrokerQueue
 
 from hermes_tasks.contracts.kinds import Queue
+from hermes_tasks.runtime.transport import use_keeping_transport
 
+#: What other packages call an app; they import Celery through this one only.
+App = Celery
 #: In front of the short task names of :class:`~hermes_tasks.contracts.bell.Ring`.
 TASK_PREFIX: Final = "hermes."
 
@@ -21,6 +24,7 @@ def make_app(broker_url: str, *, events: bool = True) -> Celery:
         broker_url: any kombu URL; Redis by default.
         events: send task events, so that Flower can show them.
     """
+    use_keeping_transport()
     app = Celery("hermes_tasks", set_as_current=False)
     app.conf.update(
         broker_url=broker_url,

@@ -14,7 +14,6 @@ from celery import Celery
 from celery.apps.beat import Beat
 from celery.beat import Scheduler
 from kombu.exceptions import KombuError, OperationalError
-from redis.exceptions import RedisError
 
 from hermes_tasks.contracts.errors import HermesTasksError
 from hermes_tasks.observe.logging import get_logger
@@ -63,7 +62,7 @@ class HermesScheduler(Scheduler):
         """Claim what is due; returns seconds until the next look. A store that is away costs this look only."""
         try:
             self._bridge.run(self._look())
-        except (HermesTasksError, RedisError, KombuError, OperationalError, OSError) as error:
+        except (HermesTasksError, KombuError, OperationalError, OSError) as error:
             _log.warning("tick failed; the next one looks again", reason=f"{type(error).__name__}: {error}")
         return TICK_S
 

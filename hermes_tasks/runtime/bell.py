@@ -40,10 +40,11 @@ class CeleryBell:
                 self._waiting.put(ring)
 
     def close(self) -> None:
-        """Publish what waits (up to 2 s) and stop."""
+        """Publish what waits (up to 2 s), stop, and close the broker's connections."""
         if self._started:
             self._waiting.put(None)
             self._thread.join(2)
+        self._app.close()
 
     def _publish_all(self) -> None:
         while (ring := self._waiting.get()) is not None:

@@ -43,6 +43,8 @@ class LoopBridge:
             asyncio.run_coroutine_threadsafe(self._cancel_all(), self.loop).result(5)
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(5)
+        if not self.loop.is_running():
+            self.loop.close()
 
     async def _cancel_all(self) -> None:
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

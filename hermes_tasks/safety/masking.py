@@ -16,20 +16,20 @@ MASK: Final = "***"
 _PRIVATE_KEY: Final = re.compile(
     r"(-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----)"
     r"(?:(?:[^-]|-(?!----)){0,20000}(-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----)"
-    r"|(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]{16,})*)"
+    r"|(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]{16,})*(?:\s[A-Za-z0-9+/=]+\Z)?)"
 )
 _TOKEN: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"(?:sk|pk|rk|tok|key|token|secret)_(?:live|test|prod)_[A-Za-z0-9]{8,}"
-    r"|sk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}"
+    r"|sk-(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{16,}"
     r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|gl(?:pat|dt|rt|ptt)-[\w-]{16,}"
     r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-\d-[A-Za-z0-9-]{10,}"
     r"|(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"
     r"|AIza[\w-]{35}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}"
-    r"|(?:hf|gsk|ntn|npm|lin_api|figd|rubygems|whsec|r8)_[A-Za-z0-9]{20,}|(?:xai|pplx|nvapi|tvly|tvly-dev)-[\w-]{16,}"
+    r"|(?:hf|gsk|ntn|npm|lin_api|figd|rubygems|whsec|r8)_[A-Za-z0-9]{20,}|(?:xai|pplx|nvapi|tvly)-[\w-]{16,}|ht_[\w-]{40,}"
     r"|pypi-AgE[\w-]{16,}|shp(?:at|ss|ca|pa)_[a-fA-F0-9]{32}|do[opr]_v1_[a-f0-9]{32,}|key-[0-9a-f]{32}|SK[0-9a-f]{32}"
     r"|SG\.[\w-]{16,}\.[\w-]{16,}|AGE-SECRET-KEY-1[A-Z0-9]{40,}|\d{8,10}:AA[\w-]{33}"
-    r"|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)*"
+    r"|(?<![_-])eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)*"
     r")"
 )
 _TOKEN_HEAD: Final = re.compile(r"[A-Za-z0-9]{2,8}[_.-]")
@@ -39,22 +39,27 @@ _HOOK: Final = re.compile(
 _USERINFO: Final = re.compile(
     r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]{1,20}://)(?:([^\s/?#@:\"'<>]{0,100}):)?([^\s/?#\"'<>]{1,300})@"
 )
+_WORDS_FOR_A_PASSWORD: Final = ("password", "passwd", "pass", "pw", "secret", "guest", "change-me", "changeme")
+_SIGNATURES: Final = ("sig", "signature", "x-amz-signature")
 _AUTHORIZATION: Final = re.compile(
     r"(?i)\b((?:proxy-)?authorization(?:\\?[\"'])?[ \t]*[:=][ \t]*(?:\\?[\"'])?)"
     r"((?:bearer|basic|token|apikey|negotiate|ntlm|key)[ \t]+)?([^\s\"'\\,]+)"
 )
-_BEARER: Final = re.compile(r"(?i)\b(bearer[ \t]+)(?=[A-Za-z._~+/=-]*\d)[A-Za-z0-9._~+/=-]{16,}")
+_CREDENTIAL: Final = re.compile(r"[A-Za-z0-9._~+/=:-]+")
+_BEARER: Final = re.compile(r"(?i)\b(bearer[ \t]+)(?=[A-Za-z._~+/=-]{0,60}\d)[A-Za-z0-9._~+/=-]{16,}")
 _COOKIES: Final = re.compile(r"(?i)\b(?:set-)?cookie:[ \t]*[^\r\n\"']+")
-_COOKIE: Final = re.compile(r"(?i)(?<![\w-])(?!(?:path|domain|expires|max-age|samesite)=)([\w.-]{1,80}=)([^\s;]{8,})")
+_COOKIE: Final = re.compile(r"(?i)(?<![\w-])(?!(?:path|domain|expires|max-age|samesite)=)([\w.-]{1,80}=)([^\s;\\]{8,})")
 _LOGIN: Final = re.compile(r"\b(login[ \t]+\S{1,100}[ \t]+password[ \t]+)(\S+)")
-_CURL_USER: Final = re.compile(r"(\bcurl\b[^\n]{0,300}?[ \t](?:-u|--user)[ \t=]*[\"']?[^\s:\"']{1,100}:)([^\s\"']+)")
+_CURL_USER: Final = re.compile(r"(\bcurl\b[^\n]{0,120}?[ \t](?:-u|--user)[ \t=]*[\"']?[^\s:\"']{1,100}:)([^\s\"']+)")
 _FLAG: Final = re.compile(r"(?<![\w-])(--([A-Za-z][\w-]{1,60})[ \t]+[\"']?)([^\s\"'-][^\s\"']*)")
 _ENV_LINE: Final = re.compile(r"(?m)^([ \t]*(?:(?:export|set|ENV)[ \t]+)?([A-Z][A-Z0-9_]{1,80})=)([^\s\"'`]\S*)")
-_PAIR: Final = re.compile(
-    r"(?<![\w.-])(?P<name>[\w.-]{1,80})(?:\\?[\"'`])?"
-    r"(?P<sep>(?:[ \t]{0,8}:[ \t]{0,8}[A-Za-z_][\w.|\[\]]{0,40})?[ \t]{0,8}(?:=>|:=|[=:])[ \t]{0,8})"
-    r"(?:\\(?P<escaped>[\"'])(?P<inner>[^\"'\\\n]+)|(?P<quote>[\"'`])(?P<quoted>(?:[^\"'`\\\n]|\\.|(?!(?P=quote))[\"'`])+)"
-    r"|(?P<bare>[^\s\"'`&;,|<>(){}\[\]\\]+))"
+_NAME: Final = re.compile(  # only the name is consumed: what follows may hold further pairs, as in a URL
+    r"(?<![\w.-])(?P<name>[\w.-]{1,80})(?=(?:\\?[\"'`])?"
+    r"(?P<sep>(?:[ \t]{0,8}:[ \t]{0,8}[A-Za-z_][\w.|\[\]]{0,40})?[ \t]{0,8}(?:=>|:=|[=:])[ \t]{0,8}))"
+)
+_VALUE: Final = re.compile(
+    r"\\[\"'](?P<escaped>[^\"'\\\n]+)|(?P<quote>[\"'`])(?P<quoted>(?:[^\"'`\\\n]|\\.|(?!(?P=quote))[\"'`])+)"
+    r"|(?P<bare>[^\s\"'`&;,|<>(){}\[\]\\]+)"
 )
 
 
@@ -63,7 +68,7 @@ def mask_secrets(text: str) -> str:
 
     It recognises shapes and names, so it cannot find a secret that looks like a word and has no name beside it.
     """
-    text = _PRIVATE_KEY.sub(lambda m: f"{m[1]}{MASK}{m[2] or ''}", text)
+    text = _PRIVATE_KEY.sub(_private_key, text)
     text = _HOOK.sub(r"\1…", text)
     text = _TOKEN.sub(_token, text)
     text = _USERINFO.sub(_userinfo, text)
@@ -74,7 +79,12 @@ def mask_secrets(text: str) -> str:
     text = _CURL_USER.sub(_tail, text)
     text = _ENV_LINE.sub(_env_line, text)
     text = _FLAG.sub(_flag, text)
-    return _PAIR.sub(_pair, text)
+    return _mask_pairs(text)
+
+
+def _private_key(match: re.Match[str]) -> str:
+    cut_before_its_text = match[2] is None and match.end() == match.end(1)
+    return match[0] if cut_before_its_text else f"{match[1]}{MASK}{match[2] or ''}"
 
 
 def _token(match: re.Match[str]) -> str:
@@ -90,7 +100,7 @@ def _tail(match: re.Match[str]) -> str:
 
 def _userinfo(match: re.Match[str]) -> str:
     scheme, user, password = match.groups()
-    if is_placeholder(password) and not password.isalnum():
+    if password.lower() in _WORDS_FOR_A_PASSWORD or (is_placeholder(password) and not password.isalnum()):
         return match[0]
     if user is None:  # https://<token>@host; `git@host` and other names stay
         return f"{scheme}{MASK}@" if len(password) >= 20 and looks_random(password) else match[0]
@@ -99,7 +109,7 @@ def _userinfo(match: re.Match[str]) -> str:
 
 def _authorization(match: re.Match[str]) -> str:
     head, scheme, value = match.groups()
-    if is_placeholder(value) or not (scheme or looks_random(value)):
+    if is_placeholder(value) or not (scheme or (_CREDENTIAL.fullmatch(value) and looks_random(value))):
         return match[0]
     return f"{head}{scheme or ''}{MASK}"
 
@@ -112,29 +122,40 @@ def _flag(match: re.Match[str]) -> str:
     return match[1] + MASK if is_secret_name(match[2]) and looks_random(match[3]) and not is_placeholder(match[3]) else match[0]
 
 
-def _pair(match: re.Match[str]) -> str:
-    group = next(name for name in ("inner", "quoted", "bare") if match[name] is not None)
-    name, value = match["name"].strip("-."), match[group]
-    before = match.string[max(0, match.start() - 2) : match.start()]
+def _mask_pairs(text: str) -> str:
+    parts: list[str] = []
+    done = 0
+    for name in _NAME.finditer(text):
+        if name.start() < done:
+            continue
+        value = _VALUE.match(text, name.end("sep"))
+        if value is None or value.lastgroup is None or not _is_secret_pair(name, value, value[value.lastgroup]):
+            continue
+        parts += text[done : value.start(value.lastgroup)], MASK
+        done = value.end(value.lastgroup)
+    return "".join([*parts, text[done:]])
+
+
+def _is_secret_pair(pair: re.Match[str], found: re.Match[str], value: str) -> bool:
+    name = pair["name"].strip("-.")
+    before = pair.string[max(0, pair.start() - 2) : pair.start()]
     in_query = before[-1:] in ("?", "&")
-    if not is_secret_name(name) and not (in_query and name.lower() in ("sig", "signature", "x-amz-signature")):
-        return match[0]
+    if not is_secret_name(name) and not (in_query and name.lower() in _SIGNATURES):
+        return False
     if is_placeholder(value) or is_name_again(name, value):
-        return match[0]
-    after = match.string[match.end() : match.end() + 1]
-    if group == "bare" and not _bare_is_secret(match, value, before, after, in_query=in_query):
-        return match[0]
-    if group != "bare" and any(char.isspace() for char in value) and "passphrase" not in name.lower():
-        return match[0]  # a sentence about the password
-    return match[0][: match.start(group) - match.start()] + MASK
+        return False
+    if found.lastgroup == "bare":
+        return _bare_is_secret(pair, value, before, pair.string[found.end() : found.end() + 1])
+    # A quoted sentence talks about the password.
+    return "passphrase" in name.lower() or not any(char.isspace() for char in value)
 
 
-def _bare_is_secret(match: re.Match[str], value: str, before: str, after: str, *, in_query: bool) -> bool:
+def _bare_is_secret(pair: re.Match[str], value: str, before: str, after: str) -> bool:
     """Unquoted values are often code or prose, so they must look the part unless their place says enough."""
     if after in ("(", "["):
         return False
-    tight = match["sep"] == "="
-    if tight and (in_query or match["name"].isupper() or match["name"].startswith("--")):
+    tight = pair["sep"] == "="
+    if tight and (before[-1:] in ("?", "&") or pair["name"].isupper() or pair["name"].startswith("--")):
         return True
     keyword_argument = tight and (before.endswith("(") or before == ", ")
     if is_code(value) and (keyword_argument or "." in value):

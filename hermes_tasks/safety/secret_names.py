@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 _WORDS: Final = frozenset(
-    "password passwd pwd passphrase passcode passkey secret secrets token apikey credential credentials jwt "
+    "password passwd pwd passphrase passcode passkey secret secrets token apikey credential credentials "
     "authtoken accesstoken secretkey accesskey privatekey sessionkey clientsecret".split()
 )
 _ENDINGS: Final = ("password", "passwd", "passphrase", "secret", "apikey", "authtoken", "accesstoken")
@@ -24,7 +24,7 @@ _DESCRIBES: Final = frozenset(
 )
 _NO_VALUES: Final = frozenset(
     "none null nil true false undefined required optional missing invalid empty unset string text bytes bool boolean "
-    "integer number object array hidden redacted masked removed unknown default changeme expired disabled enabled "
+    "integer number object array hidden redacted masked removed unknown default changeme change-me change_me expired disabled enabled "
     "wrong incorrect correct valid forgotten".split()
 )
 _STARTS_OF_PLACEHOLDERS: Final = ("$", "<", "{", "%", "*", "[", "(", "your", "xxx", "...")
@@ -71,16 +71,14 @@ def is_name_again(name: str, value: str) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """True when ``value`` is hardly a word: letters and digits mixed, or a long string of mixed case."""
+    """True when ``value`` is hardly a word: letters and digits mixed, or a long number."""
     if any(char.isspace() for char in value) or _NUMBERED_WORD.fullmatch(value):
         return False
     letters = any(char.isalpha() for char in value)
     digits = any(char.isdigit() for char in value)
     if letters and digits:
         return len(value) >= 6
-    if digits:
-        return value.isdigit() and len(value) >= 6
-    return len(value) >= 20 and value.lower() != value != value.upper() and "." not in value
+    return value.isdigit() and len(value) >= 6
 
 
 def is_code(value: str) -> bool:

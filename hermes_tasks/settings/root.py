@@ -81,8 +81,8 @@ class Settings(BaseSettings):
     def _home_fits_configuration_files(cls, value: Path) -> Path:
         # The path is written into configuration files of the store's server and of the supervisor.
         text = str(value)
-        if not text.isprintable() or " ;" in text or " #" in text or '"' in text:
-            raise ValueError("should be a path without control characters, quotes, ' ;' and ' #'")
+        if not text.isprintable() or any(mark in text for mark in (" ;", " #", '"', "%")):
+            raise ValueError("should be a path without control characters, double quotes, %, ' ;' and ' #'")
         return value
 
     @model_validator(mode="after")

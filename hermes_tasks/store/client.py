@@ -85,7 +85,7 @@ def connect(url: str, *, connections: int = _CONNECTIONS) -> aredis.Redis:
         retry=Retry(NoBackoff(), 0),
         health_check_interval=0,
     )
-    return aredis.Redis(connection_pool=pool)
+    return aredis.Redis.from_pool(pool)
 
 
 class Store:
@@ -182,7 +182,7 @@ class Store:
         return answer
 
     async def read(self, *commands: tuple[Any, ...]) -> list[Any]:
-        """Run plain read commands in one round trip.
+        """Run plain commands in one round trip: reads, and writes that may be repeated.
 
         Raises:
             StoreUnavailable: the store does not answer.

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,18 +72,17 @@ class EventReader:
         [last] = await self._store.read(("XREVRANGE", user_key(user, f"ev:{session}"), "+", "-", "COUNT", 1))
         return str(last[0][0]) if last else "0-0"
 
-    async def follow(self, user: str, session: str, last: str) -> AsyncIterator[Event | None]:
+    async def follow(self, user: str, session: str, last: str) -> AsyncGenerator[Event | None, None]:
         """Events after ``last``, for ever; None about every 15 s while nothing happens, as a sign of life."""
         stream = user_key(user, f"ev:{session}")
         changed = asyncio.Event()
         self._waiters[stream].add(changed)
         self._seen.setdefault(stream, last)
-        await self._store.redis.xadd(self._wake, {"n": "1"}, maxlen=1)
-        await self._store.redis.expire(self._wake, 3600)
+        await self._store.read(("XADD", self._wake, "MAXLEN", 1, "*", "n", 1), ("EXPIRE", self._wake, 3600))
         try:
             while True:
                 changed.clear()
-                raw = await self._store.redis.xrange(stream, f"({last}", "+", count=500)
+                [raw] = await self._store.read(("XRANGE", stream, f"({last}", "+", "COUNT", 500))
                 for event in _events(raw):
                     last = event.id
                     yield event

@@ -52,7 +52,7 @@ class Jobs:
 
     async def hint(self, user: str, at_ms: int) -> None:
         """Tell the schedulers to look at this user at ``at_ms`` at the latest. Written before the record."""
-        await self._store.redis.zadd(job_shard_key(user), {user: at_ms}, lt=True)
+        await self._store.read(("ZADD", job_shard_key(user), "LT", at_ms, user))
 
     async def due_users(self) -> list[tuple[str, float]]:
         """(user, hint) of everyone whose jobs must be looked at now."""
@@ -97,7 +97,7 @@ class Jobs:
 
     async def ticked(self) -> None:
         """Leave the scheduler's sign of life."""
-        await self._store.redis.set("ht:beat", self._store.now_ms(), ex=86_400)
+        await self._store.read(("SET", "ht:beat", self._store.now_ms(), "EX", 86_400))
 
     async def last_tick_ms(self) -> int | None:
         """When a scheduler last looked, or None."""
@@ -106,7 +106,8 @@ class Jobs:
 
     async def claim_slot(self, entry: str, slot: int, keep_s: int) -> bool:
         """Claim one time of a system entry; True for the first who asks."""
-        return bool(await self._store.redis.set(f"ht:slot:{entry}:{slot}", 1, nx=True, ex=keep_s))
+        [first] = await self._store.read(("SET", f"ht:slot:{entry}:{slot}", 1, "NX", "EX", keep_s))
+        return bool(first)
 
 
 _MOVE = """
@@ -119,4 +120,4 @@ return 1
 
 async def move_hint(store: Store, shard: str, user: str, was: float, next_ms: int) -> None:
     """Move or remove a user's entry in a global shard if its score is still the one that was read."""
-    await store.redis.eval(_MOVE, 1, shard, user, repr(was), next_ms)
+    await store.read(("EVAL", _MOVE, 1, shard, user, repr(was), next_ms))

@@ -94,7 +94,8 @@ class Recovery:
 
     async def _mine(self, number: int) -> bool:
         lock = f"ht:sweep:recovery:{number}"
-        return bool(await self._store.redis.set(lock, self._name, nx=True, px=max(50, self._store.config.sweep_ms - 100)))
+        [mine] = await self._store.read(("SET", lock, self._name, "NX", "PX", max(50, self._store.config.sweep_ms - 100)))
+        return bool(mine)
 
     async def _look(self, user: str, score: float, calm: bool) -> None:
         try:
@@ -117,5 +118,5 @@ class Recovery:
             for key, first in ((shard_key(user), due), (job_shard_key(user), jobs)):
                 if first:
                     flat = list(first[0]) if isinstance(first[0], tuple | list) else list(first)
-                    await self._store.redis.zadd(key, {user: float(flat[1])}, lt=True)
+                    await self._store.read(("ZADD", key, "LT", float(flat[1]), user))
         return len(names)

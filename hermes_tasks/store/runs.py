@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -63,6 +65,7 @@ class Runs:
     def __init__(self, store: Store, bell: Bell, renewer: Renewer | None = None) -> None:
         self._store, self._bell, self._renewer = store, bell, renewer
         self._suspect: tuple[StoreJournal, int] | None = None
+        self._worker = f"{socket.gethostname()}:{os.getpid()}"
 
     async def create(self, run: NewRun) -> bool:
         """Store a run and ring for it, or let it wait for its window. False when the id exists: nothing changed.
@@ -89,7 +92,7 @@ class Runs:
         holder = new_id()
         free = "0" if self._holds_suspect() else "1"
         answer = await self._store.call(
-            "run_claim", user, run_id, holder, free, hint_ms=self._store.config.lease_ms
+            "run_claim", user, run_id, holder, free, self._worker, hint_ms=self._store.config.lease_ms
         )
         if answer["r"] != "claimed":
             return None

@@ -63,7 +63,7 @@ class Users:
         checked_user_id(user)
         fields = ("zone", checked_zone(zone), "language", language)
         # The registry first: a name in it without a record is harmless, a record outside it would never be swept.
-        await self._store.redis.sadd(_REGISTRY, user)
+        await self._store.read(("SADD", _REGISTRY, user))
         answer = await self._store.call("user_put", user, "add", *fields)
         if answer["r"] == "exists":
             raise Conflict(f"user {user} exists; change it with: hermes-tasks users set {user}", field="user")
@@ -72,7 +72,7 @@ class Users:
     async def new_key(self, user: str, key: str | None = None) -> str:
         """Give the user another bearer key (or store the given one) and return it."""
         value = key or "ht_" + secrets.token_urlsafe(32)
-        await self._store.redis.hset(_KEYS, _digest(value), user)
+        await self._store.read(("HSET", _KEYS, _digest(value), user))
         return value
 
     async def change(self, user: str, *, zone: str | None = None, language: str | None = None) -> User:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from celery import Celery
-
 from hermes_tasks.contracts.clock import Clock, SystemClock
 from hermes_tasks.contracts.kinds import RunKind
 from hermes_tasks.contracts.runs import Policy
 from hermes_tasks.observe.logging import get_logger
-from hermes_tasks.runtime.app import make_app
+from hermes_tasks.runtime.app import App, make_app
 from hermes_tasks.runtime.bell import CeleryBell
 from hermes_tasks.settings import Settings
+from hermes_tasks.settings.types import SecretUrl
 from hermes_tasks.store.channel import Channel
 from hermes_tasks.store.client import Store, StoreConfig
 from hermes_tasks.store.embedded import embedded_url
@@ -69,17 +68,22 @@ def store_config(settings: Settings) -> StoreConfig:
 
 def store_url(settings: Settings) -> str:
     """Where the records are."""
-    return settings.store.url or embedded_url(settings.paths, settings.store.port, 0)
+    return _plain(settings.store.url) or embedded_url(settings.paths, settings.store.port, 0)
 
 
 def broker_url(settings: Settings) -> str:
     """Where the bells go: the store's server, the next database, unless set."""
-    if settings.broker.url is not None:
-        return settings.broker.url
-    if settings.store.url is None:
+    chosen, store = _plain(settings.broker.url), _plain(settings.store.url)
+    if chosen:
+        return chosen
+    if not store:
         return embedded_url(settings.paths, settings.store.port, 1)
-    base, _, database = settings.store.url.rpartition("/")
-    return f"{base}/{int(database) + 1}" if database.isdigit() else f"{settings.store.url.rstrip('/')}/1"
+    base, _, database = store.rpartition("/")
+    return f"{base}/{int(database) + 1}" if database.isdigit() else f"{store.rstrip('/')}/1"
+
+
+def _plain(url: SecretUrl | None) -> str:
+    return "" if url is None else url.get_secret_value()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Base:
 
     settings: Settings
     clock: Clock
-    app: Celery
+    app: App
     bell: CeleryBell
     store: Store
     renewer: Renewer | None

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable
-from typing import Any, Final
-
-from celery import signals
+from typing import TYPE_CHECKING, Final
 
 from hermes_tasks.contracts.errors import HermesTasksError
+from hermes_tasks.contracts.kinds import Queue
 from hermes_tasks.delivery.inbox import InboxDelivery
 from hermes_tasks.memory.drain import Drainer
 from hermes_tasks.observe.logging import configure_logging, get_logger
 from hermes_tasks.observe.parent import die_with_parent
 from hermes_tasks.runtime.bridge import LoopBridge
 from hermes_tasks.runtime.roles import ROLES
+from hermes_tasks.runtime.serving import serve_queues
 from hermes_tasks.runtime.tasks import bind
 from hermes_tasks.runtime.watchdog import Watchdog, end_stuck_process
 from hermes_tasks.settings import Settings, load
 from hermes_tasks.store.recovery import Recovery
 from hermes_tasks.store.renewer import Renewer
-from hermes_tasks.wiring.agents import Agents
 from hermes_tasks.wiring.base import Base, make_base, store_config, store_url
 
+if TYPE_CHECKING:
+    from hermes_tasks.wiring.agents import Agents
+
 _log = get_logger(__name__)
+#: Queues whose work is no run.
+RUNLESS: Final = frozenset({Queue.MEMORY, Queue.PREFETCH, Queue.CURATOR, Queue.DELIVERY})
 #: Runs get this long to reach their next step at an orderly stop.
 GRACE_S: Final = 10.0
 
@@ -34,12 +37,12 @@ class WorkerProcess:
     """What the task functions of one process call; lives in its event loop.
 
     Args:
-        adjust: replaces parts before they are used (benchmarks inject a body into the drain).
+        runs: this process executes runs; one that only drains or delivers does without their libraries.
     """
 
-    def __init__(self, base: Base, renewer: Renewer) -> None:
+    def __init__(self, base: Base, renewer: Renewer, *, runs: bool) -> None:
         self.base, self.renewer = base, renewer
-        self.agents = Agents(base)
+        self.agents = compose_agents(base) if runs else None
         self.drainer = Drainer(base.channel, batch=base.settings.memory.drain_batch)
         self.delivery = InboxDelivery(base.jobs)
         self.recovery = Recovery(base.store, base.bell)
@@ -53,7 +56,8 @@ class WorkerProcess:
 
     async def advance(self, user: str, run: str) -> None:
         """Go on with a run, if it is free."""
-        await self.agents.runner.execute(user, run)
+        if self.agents is not None:
+            await self.agents.runner.execute(user, run)
 
     async def drain(self, user: str, session: str, consumer: str) -> None:
         """Apply what waits in a channel."""
@@ -69,21 +73,30 @@ class WorkerProcess:
 
     async def stop_taking(self, grace_s: float) -> None:
         """Runs stop at their next step or after ``grace_s``; leases are given back."""
-        await self.agents.runner.shut_down(grace_s)
+        if self.agents is not None:
+            await self.agents.runner.shut_down(grace_s)
 
     async def aclose(self) -> None:
         """Stop sweeping and close every connection."""
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
-        await self.agents.aclose()
+        if self.agents is not None:
+            await self.agents.aclose()
         await self.base.aclose()
 
 
-def open_worker(settings: Settings, *, events: bool = True) -> WorkerProcess:
+def compose_agents(base: Base) -> Agents:
+    """What executes runs. Loaded only where it is used: the model client's library alone costs a second of start-up."""
+    from hermes_tasks.wiring.agents import Agents
+
+    return Agents(base)
+
+
+def open_worker(settings: Settings, *, events: bool = True, runs: bool = True) -> WorkerProcess:
     """Compose one worker process; nothing is connected yet. Call it inside its event loop."""
     renewer = Renewer(store_url(settings), store_config(settings), on_stuck=end_stuck_process)
-    return WorkerProcess(make_base(settings, events=events, renewer=renewer), renewer)
+    return WorkerProcess(make_base(settings, events=events, renewer=renewer), renewer, runs=runs)
 
 
 def run_worker(
@@ -105,7 +118,8 @@ def run_worker(
     bridge.start()
 
     async def compose() -> WorkerProcess:
-        worker = open_worker(settings, events=chosen.events)
+        runs = not RUNLESS.issuperset(ROLES[role].queues)
+        worker = open_worker(settings, events=chosen.events, runs=runs)
         if prepare is not None:
             prepare(worker)
         await worker.start()
@@ -121,24 +135,11 @@ def run_worker(
     app = worker.base.app
     bind(app, worker, bridge)
 
-    @signals.worker_shutting_down.connect(weak=False)
-    def stop(**_: Any) -> None:
-        # Celery now takes nothing new and waits for the threads; the runs in them stop at their next step.
+    def stop() -> None:
         asyncio.run_coroutine_threadsafe(worker.stop_taking(grace_s), bridge.loop)
 
-    celery_worker = app.Worker(
-        hostname=f"{role}-{os.getpid()}@%h",
-        pool="threads",
-        concurrency=chosen.slots or slots,
-        queues=[str(queue) for queue in ROLES[role].queues],
-        loglevel="WARNING",
-        task_events=chosen.events,
-        without_gossip=True,
-        without_mingle=True,
-        quiet=True,
-    )
-    celery_worker.start()
+    code = serve_queues(app, role, chosen.slots or slots, [str(queue) for queue in ROLES[role].queues], stop)
     watchdog.stop()
     bridge.run(worker.aclose())
     bridge.stop()
-    sys.exit(celery_worker.exitcode or 0)
+    sys.exit(code)

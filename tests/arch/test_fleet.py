@@ -7,8 +7,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from hermes_tasks.cli.app import app
 from hermes_tasks.contracts.kinds import Queue
 from hermes_tasks.deploy import Launcher, launchers
 from hermes_tasks.runtime.roles import ROLES
@@ -39,7 +41,7 @@ def test_a_launcher_is_a_small_script_with_its_numbers_and_its_reason(one: Launc
     assert one.processes >= 1
     assert "\nSeparate because " in source
     assert f'run_worker(role="{one.role}", slots=SLOTS)' in source
-    assert imported(source) == {"hermes_tasks.wiring"}
+    assert imported(source) == {"hermes_tasks.wiring.worker"}
 
 
 def test_compose_runs_each_launcher_by_path_as_often_as_it_says(services: dict[str, dict[str, Any]]) -> None:
@@ -52,6 +54,15 @@ def test_compose_runs_each_launcher_by_path_as_often_as_it_says(services: dict[s
 
 def test_compose_has_the_rest_of_the_fleet(services: dict[str, dict[str, Any]]) -> None:
     assert set(services) - {one.role for one in LAUNCHERS} == {"store", "front", "beat", "flower"}
+
+
+def test_compose_uses_commands_that_exist(services: dict[str, dict[str, Any]]) -> None:
+    known = set(typer.main.get_group(app).commands)
+    used = {
+        name: service["command"][1] for name, service in services.items() if service["command"][0] == "hermes-tasks"
+    }
+    assert set(used) == {"front", "flower"}
+    assert set(used.values()) - known == set()
 
 
 def test_compose_publishes_on_loopback_only(services: dict[str, dict[str, Any]]) -> None:

@@ -17,11 +17,12 @@ SECRETS = re.compile(r"sk-[A-Za-z0-9]{20}|BEGIN [A-Z ]*PRIVATE KEY|AKIA[0-9A-Z]{
 UNFINISHED = re.compile("TO" + "DO|FIX" + "ME|NotImpl" + "ementedError")
 
 
-def hits(pattern: re.Pattern[str], *, code_only: bool = False) -> list[str]:
+def hits(pattern: re.Pattern[str], *, product_only: bool = False) -> list[str]:
+    """Lines that match; with ``product_only`` not those of tests, whose doubles and false secrets are data."""
     return [
         f"{name}:{number}: {line.strip()[:80]}"
         for name, text in texts().items()
-        if not code_only or name.endswith((".py", ".lua"))
+        if not (product_only and name.startswith("tests/"))
         for number, line in enumerate(text.splitlines(), 1)
         if pattern.search(line)
     ]
@@ -36,8 +37,8 @@ def test_no_address_of_a_registry() -> None:
 
 
 def test_no_secret() -> None:
-    assert hits(SECRETS) == []
+    assert hits(SECRETS, product_only=True) == []
 
 
 def test_nothing_unfinished() -> None:
-    assert hits(UNFINISHED, code_only=True) == []
+    assert hits(UNFINISHED, product_only=True) == []

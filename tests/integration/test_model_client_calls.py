@@ -25,7 +25,9 @@ async def calls_of(*deltas, **fields):
 
 
 async def test_well_formed_calls_arrive_as_they_were_sent() -> None:
-    asked = await ask_once([Reply(text="I will.", calls=[Call("write", ARGS, fragments=5), Call("read", '{"path": "b"}')])])
+    asked = await ask_once(
+        [Reply(text="I will.", calls=[Call("write", ARGS, fragments=5), Call("read", '{"path": "b"}')])]
+    )
     write, read = asked.step.calls
     assert (write.name, write.arguments, write.id) == ("write", ARGS, "call_0_0")
     assert (read.name, read.arguments, read.id) == ("read", '{"path": "b"}', "call_0_1")
@@ -73,7 +75,10 @@ async def test_c_calls_without_an_index_are_two_calls(ident, index) -> None:
 
 
 async def test_c_the_same_tool_twice_without_index_and_id() -> None:
-    calls = [Call("read", '{"path": "a"}', id=ABSENT, index=ABSENT), Call("read", '{"path": "b"}', id=ABSENT, index=ABSENT)]
+    calls = [
+        Call("read", '{"path": "a"}', id=ABSENT, index=ABSENT),
+        Call("read", '{"path": "b"}', id=ABSENT, index=ABSENT),
+    ]
     found = (await ask_once([Reply(calls=calls)])).step.calls
     assert [call.arguments for call in found] == ['{"path": "a"}', '{"path": "b"}']
 
@@ -97,7 +102,8 @@ async def test_c_one_id_for_two_different_tools_without_an_index() -> None:
 
 async def test_c_indexes_as_text() -> None:
     found = await calls_of(
-        fragment(index="0", id="a", name="one", arguments="{"), fragment(index="0", arguments="}"),
+        fragment(index="0", id="a", name="one", arguments="{"),
+        fragment(index="0", arguments="}"),
         fragment(index="1", id="b", name="two", arguments="{}"),
     )
     assert [(call.name, call.arguments) for call in found] == [("one", "{}"), ("two", "{}")]
@@ -139,13 +145,20 @@ async def test_f_content_null_shows_nothing() -> None:
 
 
 async def test_a_call_without_a_name_is_kept_when_it_has_arguments() -> None:
-    found = await calls_of(fragment(index=0, name="echo", arguments="{}"), fragment(index=1, name="", arguments='{"x": 1}'))
+    found = await calls_of(
+        fragment(index=0, name="echo", arguments="{}"), fragment(index=1, name="", arguments='{"x": 1}')
+    )
     assert [(call.name, call.arguments) for call in found] == [("echo", "{}"), ("", '{"x": 1}')]
 
 
 async def test_entries_with_nothing_in_them_are_no_calls() -> None:
     asked = await ask_once(
-        [Reply(text="Fine.", deltas=[fragment(index=0, id="ghost"), fragment(index=1, name=""), {"tool_calls": [None, 7]}])]
+        [
+            Reply(
+                text="Fine.",
+                deltas=[fragment(index=0, id="ghost"), fragment(index=1, name=""), {"tool_calls": [None, 7]}],
+            )
+        ]
     )
     assert (asked.step.calls, asked.step.finish, asked.step.text) == ((), "stop", "Fine.")
     assert not await calls_of({"tool_calls": None}, {"tool_calls": "none"})

@@ -178,6 +178,17 @@ async def test_a_malformed_chunk_is_never_half_an_answer() -> None:
         await ask_once([Reply(text=TEXT, insert=[(2, b"data: [1, 2]\n\n")])])
 
 
+async def test_a_stream_that_ends_inside_an_event_is_broken() -> None:
+    half = [(-1, b'data: {"choices": [{"delta": {"con')]
+    with pytest.raises(ModelUnavailable, match="not JSON"):
+        await ask_once([Reply(text=TEXT, finish=ABSENT, usage=None, done=False, insert=half)])
+    asked = await ask_once([Reply(text=TEXT, usage=None, done=False, insert=half)])
+    assert asked.step.text == TEXT
+    last = [(-1, b'data: {"choices": [{"delta": {"content": " End"}}]}')]
+    asked = await ask_once([Reply(text=TEXT, finish=ABSENT, usage=None, done=False, insert=last)])
+    assert asked.step.text == TEXT + " End"
+
+
 async def test_a_malformed_chunk_after_the_finish_reason_costs_nothing() -> None:
     asked = await ask_once([Reply(text=TEXT, insert=[(-1, b"data: {half\n\n")])])
     assert asked.step.text == TEXT

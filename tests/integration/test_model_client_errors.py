@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 from datetime import timedelta
 
 import pytest
@@ -92,7 +93,12 @@ async def test_rate_limit_with_retry_after(header, wait) -> None:
         (400, refused("too long", "context_length_exceeded")),
         (400, refused("This model's maximum context length is 4096 tokens. However, you requested 5000 tokens")),
         (400, refused("prompt is too long: 210000 tokens > 200000 maximum")),
-        (400, refused("the request exceeds the available context size. try increasing it", kind="exceed_context_size_error")),
+        (
+            400,
+            refused(
+                "the request exceeds the available context size. try increasing it", kind="exceed_context_size_error"
+            ),
+        ),
         (400, {"error": "input length and `max_tokens` exceed context limit: 199 + 32 > 200"}),
         (422, {"detail": "Input is too long for requested model"}),
         (500, {"error": {"message": "the request exceeds the available context size", "code": 500}}),
@@ -219,14 +225,14 @@ async def test_a_body_that_does_not_unpack() -> None:
 
 
 async def test_an_answer_without_end_is_given_up_at_a_bound() -> None:
-    chunk = b'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n' * 20_000
+    piece = json.dumps({"choices": [{"delta": {"content": "word " * 20_000}}]})
 
     async def endless(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
         try:
             while True:
-                writer.write(chunk)
+                writer.write(f"data: {piece}\n\n".encode())
                 await writer.drain()
         except ConnectionError:
             writer.close()

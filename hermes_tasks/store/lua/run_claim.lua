@@ -1,5 +1,6 @@
 -- run_claim: take the lease of a queued run. Expired leases are put back by run_due only, never taken here.
 -- ARGV[2] run id  ARGV[3] holder id, new for each acquisition  ARGV[4] '1' if this process may take a suspect
+-- ARGV[5] who claims, for operators: host:pid
 -- Answers claimed {run, steps} | settled | held | waiting | backoff | suspect | gone | no_user.
 -- A second call of the same holder gives the same answer again.
 if not live_user() then return answer('no_user') end
@@ -18,7 +19,7 @@ if run.state == 'queued' then
   end
   local record = key('run:' .. run.id)
   redis.call('HSET', record, 'state', 'running', 'holder', ARGV[3], 'lease_until', ms(NOW + C.lease_ms),
-    'claim_steps', run.steps, 'claimed', ms(NOW))
+    'claim_steps', run.steps, 'claimed', ms(NOW), 'worker', ARGV[5] or '')
   redis.call('HINCRBY', record, 'fence', 1)
   if int(run.started) == 0 then
     local deadline = NOW + int(run.deadline_s) * 1000

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_tasks.agent.loop import Surroundings, advance
+from hermes_tasks.agent.loop import Notes, Surroundings, advance
 from hermes_tasks.contracts.models import ModelPort
 from hermes_tasks.contracts.runs import Outcome, Policy
 from hermes_tasks.contracts.steps import ToolCall
@@ -78,9 +78,7 @@ class Stored(_Named):
 
 
 class Delegate(_Named):
-    async def start(
-        self, context: ToolContext, args: Mapping[str, Any], call: int, slot: Slot
-    ) -> ToolOutput | None:
+    async def start(self, context: ToolContext, args: Mapping[str, Any], call: int, slot: Slot) -> ToolOutput | None:
         if "x" not in args:
             return ToolOutput("x is required", error=True)
         batch = f"batch-{args['x']}"
@@ -154,11 +152,12 @@ class Bench:
     """Everything one run needs, with defaults."""
 
     model: ModelPort
-    policy: Policy = Policy(iterations=10, deadline_s=600)
+    policy: Policy = field(default_factory=lambda: Policy(iterations=10, deadline_s=600))
     world: World = None  # type: ignore[assignment]
     tools: Tools = None  # type: ignore[assignment]
     changes: dict[str, Any] = field(default_factory=dict)
     around: dict[str, Any] = field(default_factory=dict)
+    notes: Notes = text_events
 
     def __post_init__(self) -> None:
         self.world = self.world or World(memory_run(self.policy))
@@ -176,4 +175,4 @@ class Bench:
         journal = journal or MemoryJournal(self.run)
         context = ToolContext(self.run.record, Path("unused"), 600.0)
         around = Surroundings(**{"sleep": self.world.sleep, **self.around})
-        return await advance(journal, self.plan, self.model, self.tools, context, text_events, around)
+        return await advance(journal, self.plan, self.model, self.tools, context, self.notes, around)

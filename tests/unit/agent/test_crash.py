@@ -47,7 +47,11 @@ CONVERSATIONS: dict[str, tuple[list[AnyReply], dict[str, Any], tuple[RunState, E
         {},
         (RunState.COMPLETED, ExitReason.COMPLETED),
     ),
-    "an empty answer": ([called(("look", {})), said(" \n"), said("now")], {}, (RunState.COMPLETED, ExitReason.COMPLETED)),
+    "an empty answer": (
+        [called(("look", {})), said(" \n"), said("now")],
+        {},
+        (RunState.COMPLETED, ExitReason.COMPLETED),
+    ),
     "empty twice": ([said(""), said("")], {}, (RunState.FAILED, ExitReason.EMPTY_ANSWER)),
     "out of answers": (
         [called(("send", {"x": 1})), called(("send", {"x": 2})), said("as far as I came")],
@@ -172,7 +176,8 @@ async def test_a_takeover_tells_watchers_to_drop_what_may_have_streamed() -> Non
     await bench.advance()
     kinds = [(attempt, kind, data["step"]) for attempt, kind, data in bench.run.events]
     restart = kinds.index((2, "step_restarted", 0))
-    assert all(kind == (1, "text", 0) for kind in kinds[:restart]) and restart > 0
+    assert all(kind == (1, "text", 0) for kind in kinds[:restart])
+    assert restart > 0
     assert [data["text"] for attempt, kind, data in bench.run.events if attempt == 2 and kind == "text"] != []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -23,10 +24,11 @@ from hermes_tasks.contracts.kinds import ExitReason, RunState
 from hermes_tasks.contracts.models import ModelRequest, OnText
 from hermes_tasks.contracts.runs import Policy
 from hermes_tasks.contracts.steps import ModelStep, ToolStep
-from hermes_tasks.contracts.tools import ToolOutput
+from hermes_tasks.contracts.strategy import Event
+from hermes_tasks.contracts.tools import ProgressNote, ToolOutput
 from hermes_tasks.testing.journal import Faults, MemoryJournal, memory_run
 from hermes_tasks.testing.model import Reply, ScriptedModel, called, said
-from tests.unit.agent.doubles import Bench, Plain, Stored, Tools, World
+from tests.unit.agent.doubles import Bench, Plain, Stored, Tools, World, text_events
 
 pytestmark = pytest.mark.anyio
 
@@ -225,7 +227,8 @@ async def test_a_hanging_tool_is_cancelled_and_named() -> None:
         outcome = await bench.advance(MemoryJournal(bench.run, seconds=lambda: 0.05 if bench.run.stored else 900.0))
     assert outcome.state is RunState.TIMED_OUT
     assert "while terminal was running" in (outcome.error or "")
-    assert "I try it." in outcome.text and "look did 2" in outcome.text
+    assert "I try it." in outcome.text
+    assert "look did 2" in outcome.text
     assert ended == ["stuck"]
 
 
@@ -234,7 +237,8 @@ async def test_the_token_budget_ends_the_run_before_it_is_passed() -> None:
     with ScriptedModel([called(("look", {}), text="first look", tokens=(700, 290))]) as model:
         outcome = await Bench(model, policy=policy).advance()
     assert (outcome.state, outcome.exit_reason) == (RunState.FAILED, ExitReason.TOKEN_BUDGET)
-    assert "1000" in (outcome.error or "") and "990 are used" in (outcome.error or "")
+    assert "1000" in (outcome.error or "")
+    assert "990 are used" in (outcome.error or "")
     assert "first look" in outcome.text
 
 
@@ -306,9 +310,8 @@ async def test_a_store_that_is_away_is_not_the_tools_fault() -> None:
         raise StoreUnavailable("no answer")
 
     world = World(memory_run(FIFTY))
-    with ScriptedModel([called(("search", {"x": 1}))]) as model:
-        with pytest.raises(StoreUnavailable):
-            await Bench(model, world=world, tools=Tools(Plain("search", world, act=away))).advance()
+    with ScriptedModel([called(("search", {"x": 1}))]) as model, pytest.raises(StoreUnavailable):
+        await Bench(model, world=world, tools=Tools(Plain("search", world, act=away))).advance()
 
 
 async def test_plain_tools_run_side_by_side() -> None:
@@ -443,21 +446,30 @@ async def test_internal_tags_are_nowhere_a_user_can_read() -> None:
         outcome = await bench.advance()
     streamed = "".join(data["text"] for _, kind, data in bench.run.events if kind == "text")
     for shown in (outcome.text, streamed, "".join(bench.run.stored), json.dumps(messages(bench.plan, bench.run.steps))):
-        assert "SECRET-RECALL-71" not in shown and "memory-context" not in shown
-    assert outcome.text.startswith("Answer:\n") and outcome.text.endswith("\nThe end.\n")
-    assert streamed.endswith("\nThe end.\n") and "Before\n" in streamed and "\nafter" in streamed
+        assert "SECRET-RECALL-71" not in shown
+        assert "memory-context" not in shown
+    assert outcome.text.startswith("Answer:\n")
+    assert outcome.text.endswith("\nThe end.\n")
+    assert streamed.endswith("\nThe end.\n")
+    assert "Before\n" in streamed
+    assert "\nafter" in streamed
 
 
 async def test_a_broken_stream_is_taken_back_and_told_again() -> None:
+    seen = asyncio.Event()
+
+    def notes(note: ProgressNote) -> Sequence[Event]:
+        seen.set()
+        return text_events(note)
+
     async def breaks(request: ModelRequest, on_text: OnText | None) -> ModelStep:
         assert on_text is not None
         await on_text("Starting…")
-        while not bench.run.events:
-            await asyncio.sleep(0)
+        await seen.wait()
         raise ModelUnavailable("the connection dropped")
 
     with ScriptedModel([breaks, said("whole")]) as model:
-        bench = Bench(model)
+        bench = Bench(model, notes=notes)
         outcome = await bench.advance()
     assert outcome.text == "whole"
     assert [(kind, data["text"]) for _, kind, data in bench.run.events] == [
@@ -468,12 +480,12 @@ async def test_a_broken_stream_is_taken_back_and_told_again() -> None:
 
 
 async def test_a_long_result_is_kept_whole_elsewhere() -> None:
-    saved: dict[tuple[str, str], str] = {}
+    saved: dict[tuple[str, str, str], str] = {}
 
     class Drawer:
-        async def save(self, run_id: str, key: str, text: str) -> str:
-            saved[run_id, key] = text
-            return f"results/{key}.txt"
+        async def save_long(self, user: str, run: str, name: str, text: str) -> str:
+            saved[user, run, name] = text
+            return f"results/{name}.txt"
 
     async def long(args: object) -> ToolOutput:
         return ToolOutput("begin " + "x" * 40_000 + " end")
@@ -484,5 +496,7 @@ async def test_a_long_result_is_kept_whole_elsewhere() -> None:
         await bench.advance()
     content = model.requests[1].messages[-1]["content"]
     assert len(content) < 17_000
-    assert content.startswith("begin ") and " end" in content and "results/0-0.txt" in content
-    assert saved["run-1", "0-0"] == "begin " + "x" * 40_000 + " end"
+    assert content.startswith("begin ")
+    assert " end" in content
+    assert "results/0-0.txt" in content
+    assert saved["ann", "run-1", "0-0"] == "begin " + "x" * 40_000 + " end"
