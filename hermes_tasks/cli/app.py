@@ -5,6 +5,8 @@ from __future__ import annotations
 import typer
 
 from hermes_tasks.cli.config_cmd import config
+from hermes_tasks.cli.demo import demo
+from hermes_tasks.cli.services import flower, front
 from hermes_tasks.cli.up import up
 
 app = typer.Typer(
@@ -16,6 +18,9 @@ app = typer.Typer(
 )
 app.command()(up)
 app.command()(config)
+app.command()(demo)
+app.command()(front)
+app.command()(flower)
 
 
 @app.callback()

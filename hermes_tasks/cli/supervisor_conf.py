@@ -99,10 +99,13 @@ def render(home: Home, socket: Path, table: Sequence[Process]) -> str:
 def _program(home: Home, process: Process) -> list[str]:
     several = process.count > 1
     name = f"{process.name}-%(process_num)d" if several else process.name
-    pairs = ",".join(f'{key}="{_quotable(value)}"' for key, value in process.environment.items())
+    command = process.command
+    if process.environment:
+        # The file has a syntax of its own for this, which cannot carry every value.
+        command = ("/usr/bin/env", *(f"{key}={value}" for key, value in process.environment.items()), *command)
     return [
         f"[program:{process.name}]",
-        f"command = {_value(shlex.join(process.command))}",
+        f"command = {_value(shlex.join(command))}",
         f"process_name = {name}",
         f"numprocs = {process.count}",
         "numprocs_start = 1",
@@ -115,7 +118,6 @@ def _program(home: Home, process: Process) -> list[str]:
         "redirect_stderr = true",
         f"stdout_logfile = {_value(home.logs)}/{name}.log",
         *_LOG,
-        *([f"environment = {pairs}"] if pairs else []),
     ]
 
 
@@ -138,9 +140,3 @@ def _value(value: object) -> str:
     if not text.isprintable() or " ;" in text or " #" in text or text != text.strip():
         raise InvalidRequest(f"the supervisor cannot use {text!r}: leave out control characters, ' ;' and ' #'")
     return text.replace("%", "%%")
-
-
-def _quotable(value: str) -> str:
-    if '"' in value:
-        raise InvalidRequest(f"the supervisor cannot pass on {value!r}: leave out double quotes")
-    return _value(value)

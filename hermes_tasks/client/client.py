@@ -12,7 +12,7 @@ from hermes_tasks.client.http import ask_front, make_http, segment
 from hermes_tasks.client.patience import patiently
 from hermes_tasks.client.stream import follow
 from hermes_tasks.client.words import Answer, Event, Sent
-from hermes_tasks.contracts.errors import InvalidRequest, Retryable
+from hermes_tasks.contracts.errors import InvalidRequest
 from hermes_tasks.contracts.events import EventType
 from hermes_tasks.contracts.ids import new_id
 
@@ -95,20 +95,32 @@ class Client:
         Raises:
             Retryable: no front answered for ``patience``.
         """
+        async with aclosing(self.watch(sent)) as events:
+            ends = [event async for event in events if _is_end(event, sent)]
+        return _ended(ends[0].data)
+
+    async def watch(self, sent: Sent) -> AsyncGenerator[Event, None]:
+        """The session's events until the turn of a message has ended. The last one is always its ``turn.ended``.
+
+        It may begin with events of the turn before. A turn that ended before or in a gap gives only its end.
+
+        Raises:
+            Retryable: no front answered for ``patience``.
+        """
         async with aclosing(follow(self._http, sent.session, None, self._patience_s)) as stream:
             async for event in stream:
+                if event is not None:
+                    yield event
+                    if _is_end(event, sent):
+                        return
                 if event is None:
                     # The place in the stream is fixed now: a turn that is not in the history will end in it.
-                    answer = await patiently(self._patience_s, lambda: self._in_history(sent))
-                elif event.type == EventType.RESYNC:
-                    answer = _among(event.data.get("history") or [], sent.message)
-                elif event.type == EventType.TURN_ENDED and event.data.get("run") == sent.message:
-                    answer = _ended(event.data)
+                    turn = await patiently(self._patience_s, lambda: self._in_history(sent))
                 else:
-                    continue
-                if answer is not None:
-                    return answer
-        raise Retryable(f"the event stream of session {sent.session} ended; read the answer from its history")
+                    turn = _among(event.data.get("history") or [], sent) if event.type == EventType.RESYNC else None
+                if turn is not None:
+                    yield _end_of(turn)
+                    return
 
     async def events(self, session: str, last: str | None = None) -> AsyncGenerator[Event, None]:
         """The session's events, for ever. Connects again by itself and goes on where it was.
@@ -182,13 +194,13 @@ class Client:
     async def _ask(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         return await ask_front(self._http, method, path, **request)
 
-    async def _in_history(self, sent: Sent) -> Answer | None:
-        """The answer if the turn has ended. A repeated message may be far back, a new one is in the newest page."""
+    async def _in_history(self, sent: Sent) -> dict[str, Any] | None:
+        """The turn if it has ended. A repeated message may be far back, a new one is in the newest page."""
         before: int | None = None
         while True:
             turns = await self.history(sent.session, before=before)
-            if (answer := _among(turns, sent.message)) is not None:
-                return answer
+            if (turn := _among(turns, sent)) is not None:
+                return turn
             if sent.accepted or not turns or int(turns[0]["turn"]) <= 1:
                 return None
             before = int(turns[0]["turn"])
@@ -198,14 +210,18 @@ def _page(limit: int, before: int | None = None) -> dict[str, int]:
     return {"limit": limit} | ({} if before is None else {"before": before})
 
 
-def _among(turns: list[dict[str, Any]], message: str) -> Answer | None:
-    for turn in turns:
-        if turn["run"] == message:
-            return Answer(
-                text=turn["assistant"], state=turn["state"], exit_reason=turn.get("reason"), run=message,
-                turn=int(turn["turn"]), error=turn.get("error"), usage=turn.get("usage") or {},
-            )  # fmt: skip
-    return None
+def _among(turns: list[dict[str, Any]], sent: Sent) -> dict[str, Any] | None:
+    return next((turn for turn in turns if turn["run"] == sent.message), None)
+
+
+def _is_end(event: Event, sent: Sent) -> bool:
+    return event.type == EventType.TURN_ENDED and event.data.get("run") == sent.message
+
+
+def _end_of(turn: dict[str, Any]) -> Event:
+    """The ``turn.ended`` that a turn in the history once had."""
+    data = {name: turn.get(name) for name in ("turn", "run", "state", "error", "usage")}
+    return Event("", EventType.TURN_ENDED, data | {"exit_reason": turn.get("reason"), "text": turn["assistant"]})
 
 
 def _ended(data: dict[str, Any]) -> Answer:

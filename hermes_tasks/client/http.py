@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from typing import Any, Final, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -39,10 +39,11 @@ def make_http(base_url: str, key: str, timeout: timedelta) -> httpx.AsyncClient:
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise InvalidRequest("the key should be one word of printable ASCII; check the key file", field="key")
     try:
-        url = httpx.URL(base_url)
-    except httpx.InvalidURL as error:
-        raise InvalidRequest(f"cannot read {base_url!r} as a URL: {error}", field="url") from None
-    if url.scheme not in ("http", "https") or not url.host:
+        parts, url = urlsplit(base_url), httpx.URL(base_url)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except (ValueError, httpx.InvalidURL):
+        fits = False
+    if not fits:
         raise InvalidRequest(f"{base_url!r} should be a URL of the form http://host:port", field="url")
     return httpx.AsyncClient(
         base_url=url,

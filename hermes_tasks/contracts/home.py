@@ -42,6 +42,10 @@ class Home:
         """The bearer key of the front's administrator."""
         return self.secrets / "admin-key"
 
+    def user_key(self, user: str) -> Path:
+        """A bearer key of that user, for the command line on this machine."""
+        return self.secrets / f"user-{user}.key"
+
     @property
     def store(self) -> Path:
         """The data of the embedded store."""

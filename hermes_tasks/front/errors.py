@@ -74,9 +74,9 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     told = []
     for fault in faults:
         path = [str(part) for part in fault["loc"] if part not in ("body", "query", "path", "header")]
-        told.append((".".join(path) or "body", str(fault["msg"]).removeprefix("Value error, ")))
-    message = "; ".join(f"{field}: {text}" for field, text in told)[:_SHOWN_CHARS]
-    return error_answer(400, "invalid_request", message, told[0][0] if told else None)
+        told.append((".".join(path), str(fault["msg"]).removeprefix("Value error, ")))
+    message = "; ".join(f"{field}: {text}" if field else text for field, text in told)[:_SHOWN_CHARS]
+    return error_answer(400, "invalid_request", message, (told[0][0] or "body") if told else None)
 
 
 async def _http(_request: Request, error: Exception) -> JSONResponse:

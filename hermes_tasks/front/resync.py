@@ -55,6 +55,8 @@ async def turn_events(
             begun = begun or (event.type == EventType.TURN_STARTED and event.data.get("run") == run.id)
             if begun:
                 yield event
+            if event.id == newest:
+                return
 
 
 async def _open_turn(services: FrontServices, user: str, record: dict[str, str], newest: str) -> dict[str, Any] | None:

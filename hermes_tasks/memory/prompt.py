@@ -16,7 +16,6 @@ from hermes_tasks.memory.vetting import threats_in
 from hermes_tasks.store.memory import DocumentState, Memory
 
 _RULE: Final = "═" * 46
-_BLOCKED: Final = "[BLOCKED:"
 _TITLES: Final = {
     Document.MEMORY: "MEMORY (your own notes)",
     Document.USER: "USER (who the user is)",
@@ -45,9 +44,9 @@ def _block(name: Document, entries: tuple[str, ...], limit: int) -> str:
 
 
 def _shown(name: Document, entry: str) -> str:
-    found = () if entry.startswith(_BLOCKED) else threats_in(entry)
+    found = threats_in(entry)
     if not found:
         return entry
     return (
-        f"{_BLOCKED} an entry of {name.upper()} is left out: it matches {', '.join(found)}. Its owner can remove it.]"
+        f"[BLOCKED: an entry of {name.upper()} is left out: it matches {', '.join(found)}. Its owner can remove it.]"
     )

@@ -57,10 +57,12 @@ _NAME: Final = re.compile(  # only the name is consumed: what follows may hold f
     r"(?<![\w.-])(?P<name>[\w.-]{1,80})(?=(?:\\?[\"'`])?"
     r"(?P<sep>(?:[ \t]{0,8}:[ \t]{0,8}[A-Za-z_][\w.|\[\]]{0,40})?[ \t]{0,8}(?:=>|:=|[=:])[ \t]{0,8}))"
 )
-_VALUE: Final = re.compile(
-    r"\\[\"'](?P<escaped>[^\"'\\\n]+)|(?P<quote>[\"'`])(?P<quoted>(?:[^\"'`\\\n]|\\.|(?!(?P=quote))[\"'`])+)"
-    r"|(?P<bare>[^\s\"'`&;,|<>(){}\[\]\\]+)"
+_VALUE: Final = (
+    r"\\[\"'](?P<escaped>[^\"'\\\n]{1,%(most)s})|(?P<quote>[\"'`])"
+    r"(?P<quoted>(?:[^\"'`\\\n]|\\.|(?!(?P=quote))[\"'`]){1,%(most)s})|(?P<bare>[^\s\"'`&;,|<>(){}\[\]\\]{1,%(most)s})"
 )
+_BEGIN_OF_VALUE: Final = re.compile(_VALUE % {"most": 300})  # enough to judge; keeps hostile text from costing n * n
+_WHOLE_VALUE: Final = re.compile(_VALUE % {"most": ""})
 
 
 def mask_secrets(text: str) -> str:
@@ -126,35 +128,41 @@ def _mask_pairs(text: str) -> str:
     parts: list[str] = []
     done = 0
     for name in _NAME.finditer(text):
-        if name.start() < done:
+        if name.start() < done or not _is_secret_name(name):
             continue
-        value = _VALUE.match(text, name.end("sep"))
-        if value is None or value.lastgroup is None or not _is_secret_pair(name, value, value[value.lastgroup]):
+        begin = _BEGIN_OF_VALUE.match(text, name.end("sep"))
+        value = _WHOLE_VALUE.match(text, name.end("sep")) if begin and _is_secret_value(name, begin) else None
+        if value is None or value.lastgroup is None:
             continue
         parts += text[done : value.start(value.lastgroup)], MASK
         done = value.end(value.lastgroup)
     return "".join([*parts, text[done:]])
 
 
-def _is_secret_pair(pair: re.Match[str], found: re.Match[str], value: str) -> bool:
+def _is_secret_name(pair: re.Match[str]) -> bool:
     name = pair["name"].strip("-.")
-    before = pair.string[max(0, pair.start() - 2) : pair.start()]
-    in_query = before[-1:] in ("?", "&")
-    if not is_secret_name(name) and not (in_query and name.lower() in _SIGNATURES):
-        return False
+    return is_secret_name(name) or (name.lower() in _SIGNATURES and _before(pair)[-1:] in ("?", "&"))
+
+
+def _is_secret_value(pair: re.Match[str], found: re.Match[str]) -> bool:
+    name, value = pair["name"].strip("-."), found[found.lastgroup or 0]
     if is_placeholder(value) or is_name_again(name, value):
         return False
     if found.lastgroup == "bare":
-        return _bare_is_secret(pair, value, before, pair.string[found.end() : found.end() + 1])
+        return _bare_is_secret(pair, value, after=pair.string[found.end() : found.end() + 1])
     # A quoted sentence talks about the password.
     return "passphrase" in name.lower() or not any(char.isspace() for char in value)
 
 
-def _bare_is_secret(pair: re.Match[str], value: str, before: str, after: str) -> bool:
+def _before(match: re.Match[str]) -> str:
+    return match.string[max(0, match.start() - 2) : match.start()]
+
+
+def _bare_is_secret(pair: re.Match[str], value: str, after: str) -> bool:
     """Unquoted values are often code or prose, so they must look the part unless their place says enough."""
     if after in ("(", "["):
         return False
-    tight = pair["sep"] == "="
+    before, tight = _before(pair), pair["sep"] == "="
     if tight and (before[-1:] in ("?", "&") or pair["name"].isupper() or pair["name"].startswith("--")):
         return True
     keyword_argument = tight and (before.endswith("(") or before == ", ")

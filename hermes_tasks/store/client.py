@@ -18,16 +18,21 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
+    ClusterDownError,
     ConnectionError as RedisConnectionError,
+    MasterDownError,
     NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
     RedisError,
-    ResponseError,
     TimeoutError as RedisTimeoutError,
+    TryAgainError,
 )
 
 from hermes_tasks.contracts.clock import Clock, SystemClock, to_ms
 from hermes_tasks.contracts.errors import InvalidRequest, StoreFull, StoreUnavailable
 from hermes_tasks.contracts.runs import Policy
+from hermes_tasks.store import hints
 from hermes_tasks.store.keys import LAYOUT, shard_key, user_key
 from hermes_tasks.store.scripts import Script, load_scripts
 
@@ -37,6 +42,10 @@ PATIENT: Final = timedelta(seconds=25)
 BRISK: Final = timedelta(seconds=2)
 _CONNECTIONS: Final = 32
 _SOCKET_TIMEOUT_S: Final = 5.0
+#: The server does not answer, or changes its role just now: the same call may succeed later.
+_AWAY: Final = (
+    RedisConnectionError, RedisTimeoutError, OSError, ReadOnlyError, MasterDownError, ClusterDownError, TryAgainError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,11 @@ class StoreConfig:
         }
     )  # fmt: skip
     policies: Mapping[str, Policy] = field(default_factory=dict)
+
+    @property
+    def soon_ms(self) -> int:
+        """The earliest that a script wants something looked at that it just changed."""
+        return min(self.lease_ms, self.ring_ms)
 
     def wire(self) -> str:
         """The JSON that lib.lua reads."""
@@ -114,6 +128,10 @@ class Store:
         """The server's time as last seen; exact to the clock drift since the last call."""
         return to_ms(self.clock.now()) + self._skew_ms
 
+    def saw_time(self, server_ms: int) -> None:
+        """The server's clock showed this a moment ago."""
+        self._skew_ms = server_ms - to_ms(self.clock.now())
+
     async def call(
         self,
         script: str,
@@ -126,8 +144,7 @@ class Store:
 
         Args:
             script: name of a file in ``lua/`` without its ending.
-            hint_ms: the script may give this user something to be looked at this many ms from now. The hint is
-                written to the global shard first: a spare hint is harmless, a missing one would lose work.
+            hint_ms: the script may give this user something to be looked at this many ms from now (see ``hints``).
             patience: how long to go on asking while the store is away; each repetition is safe.
 
         Raises:
@@ -146,24 +163,24 @@ class Store:
                 await self._load(loaded)
             except AuthenticationError as error:
                 raise StoreUnavailable(f"the store refused our password: {error}") from None
-            except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+            except _AWAY as error:
                 if self.clock.monotonic() + pause >= deadline:
-                    raise StoreUnavailable(f"the store does not answer ({error}); is it running?") from None
+                    raise _unavailable(error) from None
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 0.5)
-            except ResponseError as error:
-                if "OOM" in str(error):
-                    raise StoreFull("the store is at its memory limit; raise it or delete data") from None
-                raise
+            except OutOfMemoryError:
+                raise _full() from None
 
     async def _send(self, script: Script, user: str, keys: list[str], hint_ms: int | None) -> str:
         if hint_ms is None:
             return cast("str", await self.redis.evalsha(script.sha, 1, *keys))
+        hint = hints.put_in(shard_key(user), user, hint_ms)
         async with self.redis.pipeline(transaction=False) as pipe:
-            pipe.zadd(shard_key(user), {user: self.now_ms() + hint_ms}, lt=True)
+            pipe.execute_command(*hint)
             pipe.evalsha(script.sha, 1, *keys)
+            pipe.execute_command(*hint)
             replies = await pipe.execute(raise_on_error=False)
-        for reply in reversed(replies):
+        for reply in (replies[1], *replies):
             if isinstance(reply, Exception):
                 raise reply
         return cast("str", replies[1])
@@ -176,7 +193,7 @@ class Store:
 
     def _decode(self, reply: str, user: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(reply)
-        self._skew_ms = int(answer["now"]) - to_ms(self.clock.now())
+        self.saw_time(int(answer["now"]))
         if answer["r"] == "no_user":
             raise InvalidRequest(f"there is no active user {user!r}; make one with: hermes-tasks users add", field="user")
         return answer
@@ -186,14 +203,17 @@ class Store:
 
         Raises:
             StoreUnavailable: the store does not answer.
+            StoreFull: it refuses a write at its memory limit.
         """
         try:
             async with self.redis.pipeline(transaction=False) as pipe:
                 for command in commands:
                     pipe.execute_command(*command)
                 return list(await pipe.execute())
-        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-            raise StoreUnavailable(f"the store does not answer ({error}); is it running?") from None
+        except _AWAY as error:
+            raise _unavailable(error) from None
+        except OutOfMemoryError:
+            raise _full() from None
 
     async def check(self) -> list[str]:
         """Look at the store before work begins; returns warnings for the operator, one line each.
@@ -222,3 +242,11 @@ class Store:
         info = await self.redis.info("memory")
         limit = int(info.get("maxmemory", 0))
         return int(info["used_memory"]) / limit if limit else 0.0
+
+
+def _unavailable(error: Exception) -> StoreUnavailable:
+    return StoreUnavailable(f"the store does not answer ({error}); is it running?")
+
+
+def _full() -> StoreFull:
+    return StoreFull("the store is at its memory limit; raise it or delete data")

@@ -9,6 +9,7 @@ from typing import Any
 from hermes_tasks.contracts.bell import Bell
 from hermes_tasks.contracts.errors import InvalidRequest
 from hermes_tasks.store.client import Store
+from hermes_tasks.store import hints
 from hermes_tasks.store.keys import SHARDS, job_shard_key, user_key
 from hermes_tasks.store.rings import rings_of
 
@@ -29,6 +30,7 @@ class Jobs:
         """
         await self.hint(user, first_ms)
         answer = await self._store.call("job_add", user, job, name, prompt, json.dumps(schedule), first_ms, limit)
+        await self.hint(user, first_ms)
         if answer["r"] == "full":
             raise InvalidRequest(f"you have {answer['jobs']} jobs and {limit} are allowed; remove one first", field="jobs")
         if answer["r"] == "past":
@@ -51,18 +53,20 @@ class Jobs:
         return [json.loads(text) for text in texts]
 
     async def hint(self, user: str, at_ms: int) -> None:
-        """Tell the schedulers to look at this user at ``at_ms`` at the latest. Written before the record."""
-        await self._store.read(("ZADD", job_shard_key(user), "LT", at_ms, user))
+        """Tell the schedulers to look at this user at ``at_ms`` at the latest. Before the record's script and after it."""
+        await self._store.read(hints.put_at(job_shard_key(user), user, at_ms))
 
     async def due_users(self) -> list[tuple[str, float]]:
         """(user, hint) of everyone whose jobs must be looked at now."""
         now = self._store.now_ms()
-        shards = await self._store.read(
+        (seconds, micros), *shards = await self._store.read(
+            ("TIME",),
             *(
                 ("ZRANGE", f"ht:jobshard:{n}", "-inf", now, "BYSCORE", "LIMIT", 0, 1000, "WITHSCORES")
                 for n in range(SHARDS)
-            )
+            ),
         )
+        self._store.saw_time(int(seconds) * 1000 + int(micros) // 1000)
         return [(flat[i], float(flat[i + 1])) for flat in shards for i in range(0, len(flat), 2)]
 
     async def due(self, user: str, limit: int = 200) -> tuple[list[dict[str, Any]], int]:
@@ -73,7 +77,7 @@ class Jobs:
 
     async def settle_hint(self, user: str, was: float, next_ms: int) -> None:
         """Move the user's hint to ``next_ms`` (0 = remove), unless somebody changed it since it was read."""
-        await move_hint(self._store, job_shard_key(user), user, was, next_ms)
+        await self._store.read(hints.move(job_shard_key(user), user, was, next_ms))
 
     async def fire(
         self, user: str, job: str, version: str, planned_ms: int, next_ms: int, run: str, *, missed: bool, skipped: int
@@ -108,16 +112,3 @@ class Jobs:
         """Claim one time of a system entry; True for the first who asks."""
         [first] = await self._store.read(("SET", f"ht:slot:{entry}:{slot}", 1, "NX", "EX", keep_s))
         return bool(first)
-
-
-_MOVE = """
-local score = redis.call('ZSCORE', KEYS[1], ARGV[1])
-if not score or tonumber(score) ~= tonumber(ARGV[2]) then return 0 end
-if tonumber(ARGV[3]) > 0 then redis.call('ZADD', KEYS[1], ARGV[3], ARGV[1]) else redis.call('ZREM', KEYS[1], ARGV[1]) end
-return 1
-"""
-
-
-async def move_hint(store: Store, shard: str, user: str, was: float, next_ms: int) -> None:
-    """Move or remove a user's entry in a global shard if its score is still the one that was read."""
-    await store.read(("EVAL", _MOVE, 1, shard, user, repr(was), next_ms))

@@ -11,6 +11,8 @@ from typing import Final
 
 #: In this order, in front of every script.
 _LIBRARY: Final = ("lib", "windows", "channel", "runs", "ends")
+#: On the global shards: they touch no user's keys, so the library is not for them.
+_BARE: Final = frozenset({"hint_put", "hint_move"})
 #: Scripts that only make new work: refused when the store is at its memory limit. All others still run then,
 #: since finishing, advancing, renewing and erasing is what frees memory.
 _NEW_WORK: Final = frozenset({"run_create", "message_post", "job_add", "channel_append", "session_open", "user_put"})
@@ -40,6 +42,6 @@ def load_scripts() -> Mapping[str, Script]:
         if name in _LIBRARY:
             continue
         flags = "" if name in _NEW_WORK else " flags=allow-oom"
-        text = f"#!lua{flags}\n{library}\n{body}"
+        text = f"#!lua{flags}\n{body}" if name in _BARE else f"#!lua{flags}\n{library}\n{body}"
         scripts[name] = Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
     return scripts

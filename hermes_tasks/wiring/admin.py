@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+from hermes_tasks.contracts.errors import Conflict
 from hermes_tasks.settings import Settings
+from hermes_tasks.store.home_files import read_secret, write_private
 from hermes_tasks.wiring.base import Base, make_base
 
 
@@ -22,3 +25,21 @@ async def open_admin(settings: Settings) -> AsyncIterator[Base]:
         yield base
     finally:
         await base.aclose()
+
+
+async def ensure_user(settings: Settings, user: str) -> Path:
+    """The file (mode 0600) with a bearer key of that user, who is made if missing. A second call changes nothing.
+
+    Raises:
+        StoreUnavailable: the store does not answer.
+    """
+    path = settings.paths.user_key(user)
+    async with open_admin(settings) as base:
+        if path.exists() and await base.users.of_key(read_secret(path)) == user:
+            return path
+        try:
+            key = await base.users.add(user)
+        except Conflict:
+            key = await base.users.new_key(user)
+        write_private(path, key + "\n")
+    return path

@@ -10,14 +10,17 @@ from hermes_tasks.agent.loop import Surroundings
 from hermes_tasks.agent.model import ModelClient
 from hermes_tasks.agent.runner import Runner
 from hermes_tasks.contracts.kinds import RunKind
+from hermes_tasks.contracts.memory import Document
+from hermes_tasks.contracts.models import ModelPort
 from hermes_tasks.contracts.prompt import PromptSection
 from hermes_tasks.contracts.runs import RunRecord
 from hermes_tasks.contracts.tools import AnyTool
 from hermes_tasks.cron.strategy import CronStrategy
 from hermes_tasks.delegation.strategy import ChildStrategy
 from hermes_tasks.delegation.tool import DelegateTask
-from hermes_tasks.memory.prompt import memory_sections
-from hermes_tasks.memory.recall import BuiltinRecall, Prefetch, fence
+from hermes_tasks.memory.prefetch import Prefetch, fence
+from hermes_tasks.memory.prompt import read_sections
+from hermes_tasks.memory.recall import BuiltinRecall
 from hermes_tasks.memory.tool import MemoryTool
 from hermes_tasks.review.strategy import ReviewStrategy
 from hermes_tasks.settings import Settings
@@ -29,12 +32,20 @@ from hermes_tasks.wiring.base import Base, policies
 
 
 class Agents:
-    """Everything that one process needs to execute runs of any kind."""
+    """Everything that one process needs to execute runs of any kind.
 
-    def __init__(self, base: Base) -> None:
+    Args:
+        model: answers in place of the configured models; None = the configured ones.
+    """
+
+    def __init__(self, base: Base, *, model: ModelPort | None = None) -> None:
         settings = base.settings
         self._base = base
-        self.model = ModelClient(settings.models.named, clock=base.clock)
+        self._limits = {
+            Document.MEMORY: settings.memory.memory_chars,
+            Document.USER: settings.memory.user_chars,
+        }
+        self._client = ModelClient(settings.models.named, clock=base.clock)
         self.workspaces = Workspaces(settings.workspaces)
         self.recall = Prefetch([BuiltinRecall(base.memory)], deadline_s=settings.memory.prefetch_timeout_s)
         self.registry = Registry(self._tools(settings))
@@ -47,7 +58,7 @@ class Agents:
                 CronStrategy(offered, self._sections, self._now_words),
             ),
             runs=base.runs,
-            model=self.model,
+            model=model or self._client,
             registry=self.registry,
             workspace=self._workspace,
             around=Surroundings(spill=base.runs),
@@ -62,7 +73,7 @@ class Agents:
                 at_once=settings.windows.children_per_parent,
                 max_summary_chars=settings.delegation.max_summary_chars,
             ),
-            MemoryTool(self._base.memory, settings.memory),
+            MemoryTool(self._base.memory, self._limits),
             *file_tools(),
             *terminal_tools(settings.tools),
             *web_tools(settings.tools),
@@ -72,10 +83,10 @@ class Agents:
         return self.workspaces.for_user(record.user)
 
     async def _sections(self, user: str) -> Sequence[PromptSection]:
-        return await memory_sections(self._base.memory, user, self._base.settings.memory)
+        return await read_sections(self._base.memory, user, self._limits)
 
     async def _recalled(self, user: str, session: str, text: str) -> str:
-        found = await self.recall.all(text, user=user, session=session)
+        found = await self.recall.prefetch_all(text, user=user, session=session)
         return fence(found) if found else ""
 
     async def _now_words(self, user: str) -> str:
@@ -85,4 +96,4 @@ class Agents:
 
     async def aclose(self) -> None:
         """Close the model's connections."""
-        await self.model.aclose()
+        await self._client.aclose()

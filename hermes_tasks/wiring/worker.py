@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hermes_tasks.contracts.errors import HermesTasksError
 from hermes_tasks.contracts.kinds import Queue
+from hermes_tasks.contracts.models import ModelPort
 from hermes_tasks.delivery.inbox import InboxDelivery
-from hermes_tasks.memory.drain import Drainer
+from hermes_tasks.memory.drain import Drainer, Render
 from hermes_tasks.observe.logging import configure_logging, get_logger
 from hermes_tasks.observe.parent import die_with_parent
 from hermes_tasks.runtime.bridge import LoopBridge
@@ -33,6 +34,19 @@ RUNLESS: Final = frozenset({Queue.MEMORY, Queue.PREFETCH, Queue.CURATOR, Queue.D
 GRACE_S: Final = 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What may be handed in instead of the real thing.
+
+    Attributes:
+        model: answers in place of the configured models.
+        render: makes the document of a channel entry.
+    """
+
+    model: ModelPort | None = None
+    render: Render | None = None
+
+
 class WorkerProcess:
     """What the task functions of one process call; lives in its event loop.
 
@@ -40,10 +54,11 @@ class WorkerProcess:
         runs: this process executes runs; one that only drains or delivers does without their libraries.
     """
 
-    def __init__(self, base: Base, renewer: Renewer, *, runs: bool) -> None:
+    def __init__(self, base: Base, renewer: Renewer, *, runs: bool, parts: Parts) -> None:
         self.base, self.renewer = base, renewer
-        self.agents = compose_agents(base) if runs else None
-        self.drainer = Drainer(base.channel, batch=base.settings.memory.drain_batch)
+        self.agents = compose_agents(base, parts) if runs else None
+        rendering = {} if parts.render is None else {"render": parts.render}
+        self.drainer = Drainer(base.channel, batch=base.settings.memory.drain_batch, **rendering)
         self.delivery = InboxDelivery(base.jobs)
         self.recovery = Recovery(base.store, base.bell)
         self._sweeping: asyncio.Task[None] | None = None
@@ -86,28 +101,28 @@ class WorkerProcess:
         await self.base.aclose()
 
 
-def compose_agents(base: Base) -> Agents:
+def compose_agents(base: Base, parts: Parts) -> Agents:
     """What executes runs. Loaded only where it is used: the model client's library alone costs a second of start-up."""
     from hermes_tasks.wiring.agents import Agents
 
-    return Agents(base)
+    return Agents(base, model=parts.model)
 
 
-def open_worker(settings: Settings, *, events: bool = True, runs: bool = True) -> WorkerProcess:
+def open_worker(
+    settings: Settings, *, events: bool = True, runs: bool = True, parts: Parts | None = None
+) -> WorkerProcess:
     """Compose one worker process; nothing is connected yet. Call it inside its event loop."""
     renewer = Renewer(store_url(settings), store_config(settings), on_stuck=end_stuck_process)
-    return WorkerProcess(make_base(settings, events=events, renewer=renewer), renewer, runs=runs)
+    return WorkerProcess(make_base(settings, events=events, renewer=renewer), renewer, runs=runs, parts=parts or Parts())
 
 
-def run_worker(
-    role: str, slots: int, *, prepare: Callable[[WorkerProcess], None] | None = None, grace_s: float = GRACE_S
-) -> None:
+def run_worker(role: str, slots: int, *, parts: Parts | None = None, grace_s: float = GRACE_S) -> None:
     """Run one worker process until it is told to stop; does not return.
 
     Args:
         role: a name in ``ROLES``.
         slots: tasks at once, unless ``workers.<role>.slots`` is set.
-        prepare: changes the composed process before it starts (fault injection in tests, a body in benchmarks).
+        parts: what benchmarks and tests hand in instead of the real thing.
         grace_s: how long running work may take to reach its next step at SIGTERM.
     """
     die_with_parent()
@@ -119,9 +134,7 @@ def run_worker(
 
     async def compose() -> WorkerProcess:
         runs = not RUNLESS.issuperset(ROLES[role].queues)
-        worker = open_worker(settings, events=chosen.events, runs=runs)
-        if prepare is not None:
-            prepare(worker)
+        worker = open_worker(settings, events=chosen.events, runs=runs, parts=parts)
         await worker.start()
         return worker
 

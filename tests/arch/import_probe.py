@@ -6,6 +6,7 @@ Prints one line per fault: ``module: what it did``.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -77,6 +78,7 @@ def module_name(path: Path) -> str:
 def main() -> None:
     for library in LIBRARIES:
         importlib.import_module(library)
+    gc.disable()  # the forks are short, and a collection would copy the libraries' pages
     names = [module_name(path) for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__main__.py"]
     for name in names:
         for fault in in_a_fork(name):

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.arch.tree import PACKAGE, imported, python
 
 PROBE = Path(__file__).with_name("import_probe.py")
@@ -18,11 +20,12 @@ def probe(package: Path, libraries: list[str]) -> subprocess.CompletedProcess[st
         env={"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
         check=False,
     )
 
 
+@pytest.mark.timeout(300)  # a process for each module of the package
 def test_every_module_imports_alone_and_quietly() -> None:
     wanted = {name for source in python("hermes_tasks").values() for name in imported(source)}
     ours = {"hermes_tasks", *sys.stdlib_module_names}

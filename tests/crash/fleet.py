@@ -74,7 +74,7 @@ class Fleet:
     def start(self, role: str, count: int = 1) -> list[subprocess.Popen[bytes]]:
         """Start more processes of a role (a launcher's name, ``beat`` or ``front``)."""
         if role == "front":
-            command = [sys.executable, "-P", "-m", "hermes_tasks.wiring", "front"]
+            command = [sys.executable, "-P", "-m", "hermes_tasks.cli.app", "front"]
         elif role == "beat":
             command = [sys.executable, "-P", str(ROOT / "beat" / "beat.py")]
         else:

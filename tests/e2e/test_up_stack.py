@@ -248,7 +248,7 @@ def test_a_home_with_a_long_path_works(tmp_path):
     bench.settings = Settings(home=home)
     with Stack(bench.settings, (bench.server("one", environment={"ONE": "a %(b)s, 'c'"}),)) as stack:
         environ = psutil.Process(stack.states()["one"].pid).environ()
-        short = stack._short_dir
+        short = stack._supervisor._short_dir
         assert environ["ONE"] == "a %(b)s, 'c'"
         assert environ["HERMES_TASKS_HOME"] == str(home)
         assert short.is_dir()

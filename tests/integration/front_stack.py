@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
-from hermes_tasks.contracts.bell import Ring
 from hermes_tasks.contracts.clock import SystemClock
 from hermes_tasks.contracts.events import EventType
 from hermes_tasks.contracts.kinds import ExitReason, RunState
@@ -29,21 +28,13 @@ from hermes_tasks.store.renewer import Renewer
 from hermes_tasks.store.runs import Runs
 from hermes_tasks.store.sessions import Sessions
 from hermes_tasks.store.users import Users
+from hermes_tasks.testing.bell import RecordingBell
+from hermes_tasks.testing.waiting import eventually
 
 POLICY = Policy(iterations=5, deadline_s=60)
 CONFIG = StoreConfig(policies={"turn": POLICY, "review": POLICY, "child": POLICY, "cron": POLICY})
 
 Play = Callable[[StoreJournal], Awaitable[None]]
-
-
-class SilentBell:
-    """Remembers what was rung; nobody listens."""
-
-    def __init__(self) -> None:
-        self.rung: list[Ring] = []
-
-    async def ring(self, rings: Sequence[Ring]) -> None:
-        self.rung += rings
 
 
 async def say(journal: StoreJournal, *pieces: str, step: int = 0) -> None:
@@ -70,7 +61,7 @@ class Stack:
     """See :func:`front`. ``begun`` are the runs the front was told to execute."""
 
     services: FrontServices
-    bell: SilentBell
+    bell: RecordingBell
     server: FrontServer
     serving: asyncio.Task[None]
     play: Play | None
@@ -104,7 +95,7 @@ class Stack:
         assert journal is not None
         assert self.play is not None
         await self.play(journal)
-        for ring in self.bell.rung:
+        for ring in self.bell.rings:
             if ring.task == "turn" and ring.args[-1] not in [done for _, done in self.begun]:
                 self.start_turn(*ring.args)
 
@@ -155,13 +146,13 @@ async def front(url: str, *, play: Play | None = echo, settings: FrontSettings |
         events = EventReader(store)
         await events.start()
         closing.push_async_callback(events.aclose)
-        bell, chosen, clock = SilentBell(), settings or FrontSettings(), SystemClock()
+        bell, chosen, clock = RecordingBell(), settings or FrontSettings(), SystemClock()
         users, jobs = Users(store), Jobs(store, bell)
         stack: Stack
         services = FrontServices(
             store=store, users=users, sessions=Sessions(store, bell, max_waiting=chosen.max_waiting_messages),
             runs=Runs(store, bell, renewer), jobs=jobs, memory=Memory(store), channel=Channel(store, bell, renewer),
-            events=events, start_turn=lambda user, run: stack.start_turn(user, run),
+            events=events, start_turn=lambda user, run: stack.start_turn(user, run),  # noqa: PLW0108 - made below
             add_job=JobDesk(jobs, users, clock, min_interval_s=60, limit=5).add, front=chosen, clock=clock,
         )  # fmt: skip
         server, serving = await started(services)
@@ -178,13 +169,6 @@ async def front(url: str, *, play: Play | None = echo, settings: FrontSettings |
                 turn.cancel()
             await asyncio.gather(*stack.turns, return_exceptions=True)
         assert stack.faults == []
-
-
-async def eventually(met: Callable[[], bool], *, within_s: float = 10.0) -> None:
-    """Return when ``met()`` is true."""
-    async with asyncio.timeout(within_s):
-        while not met():
-            await asyncio.sleep(0.01)
 
 
 async def opened(client: httpx.AsyncClient, session: str | None = None) -> str:

@@ -14,6 +14,7 @@ from hermes_tasks.contracts.runs import Outcome
 from hermes_tasks.settings.sections import FrontSettings
 from hermes_tasks.store.journal import StoreJournal
 from hermes_tasks.store.memory import DocumentState
+from hermes_tasks.testing.waiting import eventually
 from tests.integration.front_stack import answer, front, opened, posted
 
 pytestmark = pytest.mark.anyio
@@ -21,10 +22,14 @@ BLOCK = "Before.\n<memory-context>\nSECRET-RECALL-71\n</memory-context>\nAfter."
 
 
 async def ended(client: Any, session: str, turns: int) -> list[dict[str, Any]]:
-    async with asyncio.timeout(10):
-        while len(found := (await client.get(f"/v1/sessions/{session}/history")).json()["turns"]) < turns:
-            await asyncio.sleep(0.01)
-    return list(found)
+    found: list[dict[str, Any]] = []
+
+    async def enough() -> bool:
+        found[:] = (await client.get(f"/v1/sessions/{session}/history")).json()["turns"]
+        return len(found) >= turns
+
+    await eventually(enough)
+    return found
 
 
 async def test_a_message_becomes_one_turn_in_history(store_url: str) -> None:
@@ -39,7 +44,7 @@ async def test_a_message_becomes_one_turn_in_history(store_url: str) -> None:
         assert not {"opening", "steps", "generation"} & set(turn)
         # The front executes what it began: no doorbell for it.
         assert stack.begun == [("ada", message)]
-        assert [ring for ring in stack.bell.rung if ring.task == "turn"] == []
+        assert [ring for ring in stack.bell.rings if ring.task == "turn"] == []
         channel = (await ada.get(f"/v1/channel/{session}")).json()
         assert channel == {"session": session, "appended": 1, "applied": 0}
 
@@ -106,33 +111,30 @@ async def test_keys_are_needed_and_states_are_respected(store_url: str) -> None:
             assert (refused.status_code, refused.json()["error"]["type"]) == (403, "forbidden")
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "field", "words"),
-    [
-        ({"text": "  \n "}, 400, "text", "empty"),
-        ({}, 400, "body", "text"),
-        ({"text": "a", "content": "b"}, 400, "body", "not both"),
-        ({"text": 7}, 400, "text", "string"),
-        ({"text": "a", "colour": "red"}, 400, "colour", "not permitted"),
-        ({"text": "é" * 101}, 413, "text", "101 characters and 100 are allowed"),
-        ({"content": [{"type": "text", "text": "é" * 101}]}, 413, "content", "front.max_message_chars"),
-        ({"content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "x"}}]}, 400,
-         "content.1", "'image_url'"),
-        ({"content": [{"type": "input_audio"}]}, 400, "content.0", "'input_audio'"),
-        ({"content": [{"type": "text"}]}, 400, "content.0", "without a text"),
-        ({"content": []}, 400, "content", "empty"),
-    ],
-)  # fmt: skip
-async def test_bad_messages_are_refused_by_name(
-    store_url: str, body: dict[str, Any], status: int, field: str, words: str
-) -> None:
+BAD_MESSAGES: tuple[tuple[dict[str, Any], int, str, str], ...] = (
+    ({"text": "  \n "}, 400, "text", "empty"),
+    ({}, 400, "body", "text"),
+    ({"text": "a", "content": "b"}, 400, "body", "not both"),
+    ({"text": 7}, 400, "text", "string"),
+    ({"text": "a", "colour": "red"}, 400, "colour", "not permitted"),
+    ({"text": "é" * 101}, 413, "text", "101 characters and 100 are allowed"),
+    ({"content": [{"type": "text", "text": "é" * 101}]}, 413, "content", "front.max_message_chars"),
+    ({"content": [{"type": "text", "text": "look"}, {"type": "image_url"}]}, 400, "content.1", "'image_url'"),
+    ({"content": [{"type": "input_audio"}]}, 400, "content.0", "'input_audio'"),
+    ({"content": [{"type": "text"}]}, 400, "content.0", "without a text"),
+    ({"content": []}, 400, "content", "empty"),
+)
+
+
+async def test_bad_messages_are_refused_by_name(store_url: str) -> None:
     async with front(store_url, settings=FrontSettings(max_message_chars=100)) as stack, await stack.http("ada") as ada:
         session = await opened(ada)
-        refused = await ada.post(f"/v1/sessions/{session}/messages", json=body)
-        error = refused.json()["error"]
-        assert (refused.status_code, error["field"]) == (status, field)
-        assert words in error["message"]
-        assert "\n" not in error["message"]
+        for body, status, field, words in BAD_MESSAGES:
+            refused = await ada.post(f"/v1/sessions/{session}/messages", json=body)
+            error = refused.json()["error"]
+            assert (refused.status_code, error["field"]) == (status, field), body
+            assert words in error["message"], body
+            assert "\n" not in error["message"]
         assert stack.begun == []
         accepted = await ada.post(f"/v1/sessions/{session}/messages", json={"text": "é" * 100})
         assert accepted.status_code == 202
@@ -147,32 +149,30 @@ async def test_text_parts_are_one_message(store_url: str) -> None:
         assert turn["user"] == "add milk\nand eggs"
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b'{"text": "half \\ud800 of a pair"}', "text"),
-        (b'{"text": ', "body"),
-        (b'["text"]', "body"),
-        (b"\xff\xfe", "body"),
-        (b"", "body"),
-    ],
-)
-async def test_bodies_that_are_no_json_of_ours_are_refused(store_url: str, content: bytes, words: str) -> None:
+async def test_bodies_that_are_no_json_of_ours_are_refused(store_url: str) -> None:
     async with front(store_url) as stack, await stack.http("ada") as ada:
         session = await opened(ada)
-        refused = await ada.post(
-            f"/v1/sessions/{session}/messages", content=content, headers={"Content-Type": "application/json"}
-        )
-        assert refused.status_code == 400, refused.text
-        assert set(refused.json()["error"]) == {"type", "message", "field"}
+        for content in (
+            b'{"text": "half \\ud800 of a pair"}',
+            b'{"text": ',
+            b'["text"]',
+            b"\xff\xfe",
+            b"",
+            b"[" * 100_000,
+        ):
+            refused = await ada.post(
+                f"/v1/sessions/{session}/messages", content=content, headers={"Content-Type": "application/json"}
+            )
+            assert refused.status_code == 400, (content[:40], refused.text)
+            assert set(refused.json()["error"]) == {"type", "message", "field"}
         assert stack.begun == []
 
 
-@pytest.mark.parametrize("session", ["", " ", "a b", "a/b", "../ada", "é", "x" * 129, "s:1", "{s}"])
-async def test_session_ids_that_cannot_be_are_refused(store_url: str, session: str) -> None:
+async def test_session_ids_that_cannot_be_are_refused(store_url: str) -> None:
     async with front(store_url) as stack, await stack.http("ada") as ada:
-        refused = await ada.post("/v1/sessions", json={"session": session})
-        assert (refused.status_code, refused.json()["error"]["field"]) == (400, "session")
+        for session in ("", " ", "a b", "a/b", "../ada", "é", "x" * 129, "s:1", "{s}"):
+            refused = await ada.post("/v1/sessions", json={"session": session})
+            assert (refused.status_code, refused.json()["error"]["field"]) == (400, "session"), session
         assert (await ada.get("/v1/sessions")).json() == {"sessions": []}
         assert (await ada.get("/v1/sessions/%7Bs%7D:1")).status_code == 404
 
@@ -341,5 +341,5 @@ async def test_a_front_that_stops_leaves_new_turns_to_a_worker(store_url: str) -
         stack.server._state.stopping.set()
         message = await posted(ada, session, "late")
         assert stack.begun == []
-        assert [ring.args for ring in stack.bell.rung if ring.task == "turn"] == [("ada", message)]
+        assert [ring.args for ring in stack.bell.rings if ring.task == "turn"] == [("ada", message)]
         assert (await ada.get("/healthz")).status_code == 503

@@ -20,7 +20,8 @@ from hermes_tasks.contracts.runs import NewRun
 from hermes_tasks.contracts.steps import ModelStep, StartedStep, ToolCall
 from hermes_tasks.store.journal import StoreJournal
 from hermes_tasks.testing.server import EmbeddedServer
-from tests.integration.front_stack import POLICY, answer, eventually, front, opened, posted, say
+from hermes_tasks.testing.waiting import eventually
+from tests.integration.front_stack import POLICY, answer, front, opened, posted, say
 
 pytestmark = pytest.mark.anyio
 BLOCK = "Before.\n<memory-context>\nSECRET-RECALL-71\n</memory-context>\nAfter."
@@ -139,7 +140,8 @@ async def test_a_reader_whose_place_is_gone_gets_a_resync(store_url: str) -> Non
 
     async def open_turn(journal: StoreJournal) -> None:
         if journal.record.spec["text"] == "first":
-            return await answer(journal, BLOCK)
+            await answer(journal, BLOCK)
+            return
         calls = (ToolCall(id="c", name="delegate_task", arguments="{}"),)
         await say(journal, "Let me ", "look.")
         await journal.append(ModelStep(text="Let me look.", calls=calls, finish="tool_calls"))
@@ -212,12 +214,12 @@ async def test_an_open_turn_whose_beginning_is_trimmed_gets_a_resync(store_url: 
         assert event.data["open"]["steps"] == []  # its beginning is not known, so none of it is shown
 
 
-@pytest.mark.parametrize("last", ["", "0", "x", "1-", "-1", "1-2-3", "1.5-0", "9" * 40 + "-0", "$", "é"])
-async def test_a_malformed_id_is_refused(store_url: str, last: str) -> None:
+async def test_a_malformed_id_is_refused(store_url: str) -> None:
     async with front(store_url) as stack, await stack.http("ada") as ada:
         session = await opened(ada)
-        refused = await ada.get(f"/v1/sessions/{session}/events", params={"last_event_id": last})
-        assert (refused.status_code, refused.json()["error"]["field"]) == (400, "last_event_id")
+        for last in ("", "0", "x", "1-", "-1", "1-2-3", "1.5-0", "9" * 40 + "-0", "$", "é"):
+            refused = await ada.get(f"/v1/sessions/{session}/events", params={"last_event_id": last})
+            assert (refused.status_code, refused.json()["error"]["field"]) == (400, "last_event_id"), last
 
 
 async def test_internal_tags_are_in_no_event(store_url: str) -> None:
@@ -268,6 +270,8 @@ async def test_readers_who_left_leave_nothing_behind(store_url: str) -> None:
         for _ in range(3):
             async with reading(ada, session) as reader:
                 await reader.place()
+                await posted(ada, session, "hello")
+                await reader.until("turn.ended")
                 assert stack.services.events._waiters
             await eventually(lambda: not stack.services.events._waiters)
         assert stack.services.events._seen == {}
@@ -289,9 +293,7 @@ async def test_a_stream_breaks_off_cleanly_with_its_store(store_server: Embedded
         async def well() -> bool:
             return (await ada.get("/healthz")).status_code == 200
 
-        async with asyncio.timeout(10):
-            while not await well():
-                await asyncio.sleep(0.05)
+        await eventually(well)
         async with reading(ada, session) as reader:
             await posted(ada, session, "are you back?")
             assert (await reader.until("turn.ended"))[-1].data["text"] == "You said: are you back?"

@@ -127,11 +127,11 @@ async def test_a_watcher_that_fails_ends_the_call_with_its_own_error() -> None:
         async def fail(text: str, error: Exception = error) -> None:
             raise error
 
-        async with ModelServer([Reply(text="many words to read " * 9, chunk_delay=0.1)]) as server:
-            async with probe(default=settings(server.base_url, fallback=None)) as asking:
-                with pytest.raises(type(error), match=str(error)):
-                    await asking.client.ask(request(), fail)
-                await server.until(lambda s: s.calls[0].outcome == "gone")
+        reply = Reply(text="many words to read " * 9, chunk_delay=0.1)
+        async with ModelServer([reply]) as server, probe(default=settings(server.base_url)) as asking:
+            with pytest.raises(type(error), match=str(error)):
+                await asking.client.ask(request(), fail)
+            await server.until(lambda s: s.calls[0].outcome == "gone")
 
 
 async def test_a_complete_answer_does_not_wait_for_a_server_that_keeps_the_stream_open() -> None:

@@ -174,7 +174,7 @@ async def test_nobody_listens() -> None:
     ],
 )
 async def test_what_is_no_chat_completion(body, content_type) -> None:
-    with pytest.raises(BadModelAnswer, match="models.default.base_url") as caught:
+    with pytest.raises(BadModelAnswer, match=r"models\.default\.base_url") as caught:
         await ask_once([Reply(body=body, content_type=content_type)])
     assert len(str(caught.value)) < 700
 
@@ -245,7 +245,7 @@ async def test_an_unknown_model_and_an_unreadable_key_file(tmp_path) -> None:
     key_file = tmp_path / "key"
     key_file.write_text("sk-first\n")
     async with probe(default=settings("http://127.0.0.1:9/v1", api_key=None, api_key_file=key_file)) as asking:
-        with pytest.raises(ModelRefused, match="'nobody'.*default"):
+        with pytest.raises(ModelRefused, match=r"'nobody'.*default"):
             await asking.ask("nobody")
         with pytest.raises(ModelRefused, match="'nobody'"):
             asking.client.context_tokens("nobody")

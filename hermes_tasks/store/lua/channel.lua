@@ -25,6 +25,16 @@ local function append(session, kind, turn, turn_id, data)
   return pos
 end
 
+-- Is this still what stands at that position? A store that came back from its log may have another entry there, or none.
+local function entry_is(session, pos, stamp)
+  local id = ms(pos) .. '-0'
+  local found = redis.call('XRANGE', key('log:' .. session), id, id)[1]
+  if not found then return false end
+  local fields = {}
+  for i = 1, #found[2], 2 do fields[found[2][i]] = found[2][i + 1] end
+  return fields.at .. '|' .. fields.turn_id == stamp
+end
+
 -- Give the cursor's lease back. Looks again: entries that came meanwhile are asked for at once.
 local function release_cursor(session, consumer)
   local member = session .. '|' .. consumer

@@ -1,6 +1,7 @@
 -- deliver_inbox: hand an owed delivery to the user's inbox. Effect and mark are one script, so it arrives once.
 -- ARGV[2] delivery id
 -- Answers ok | settled | gone. A second call changes nothing.
+if not live_user() then return answer('gone') end
 local record = key('out:' .. ARGV[2])
 local flat = redis.call('HGETALL', record)
 if #flat == 0 then return answer('gone') end

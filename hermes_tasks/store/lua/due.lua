@@ -17,11 +17,11 @@ local function take_over(run)
   takeovers = takeovers + 1
   if attempts >= C.max_attempts then
     redis.call('HSET', record, 'attempts', attempts)
-    return end_run(run, 'lost', 'max_attempts', cjson.encode({ text = '',
-      error = 'given up after ' .. attempts .. ' processes died while running it' }))
+    return end_from_outside(run, 'lost', 'max_attempts', 'given up after ' .. attempts .. ' processes died while running it')
   end
   local wait = attempts >= 2 and 1000 * (attempts - 1) or 0
-  redis.call('HSET', record, 'state', 'queued', 'holder', '', 'attempts', attempts, 'not_before', ms(NOW + wait))
+  redis.call('HSET', record, 'state', 'queued', 'holder', '', 'attempts', attempts, 'not_before', ms(NOW + wait),
+    'rung', 0)
   if wait > 0 then return look_at('run:' .. run.id, NOW + wait) end
   on_admit(run.kind, run.id)
 end
@@ -52,10 +52,8 @@ look['end'] = function(id, member)
   if run.state == 'running' and lease_live(int(run.lease_until)) and NOW < int(run.deadline) + 5000 then
     return look_at(member, int(run.deadline) + 5000)
   end
-  local text = stored_answer(id)
-  if text then return end_run(run, 'completed', 'completed', cjson.encode({ text = text })) end
-  end_run(run, 'timed_out', started and 'deadline' or 'queue_deadline', cjson.encode({ text = '',
-    error = started and ('not finished within ' .. run.deadline_s .. ' s') or 'not started in time' }))
+  end_from_outside(run, 'timed_out', started and 'deadline' or 'queue_deadline',
+    started and ('not finished within ' .. run.deadline_s .. ' s') or 'not started in time')
 end
 
 look.cur = function(id, member)
@@ -83,11 +81,10 @@ look.out = function(id, member)
   ring_again(key('out:' .. id), member, 'deliver', id)
 end
 
-if live_user() then
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', key('due'), '-inf', ms(NOW), 'LIMIT', 0, ARGV[3])) do
-    local kind, id = string.match(member, '^(%a+):(.*)$')
-    if look[kind] then look[kind](id, member) else forget(member) end
-  end
+if not live_user() then return answer('ok', { next = 0, takeovers = 0 }) end
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', key('due'), '-inf', ms(NOW), 'LIMIT', 0, ARGV[3])) do
+  local kind, id = string.match(member, '^(%a+):(.*)$')
+  if look[kind] then look[kind](id, member) else forget(member) end
 end
 local first = redis.call('ZRANGE', key('due'), 0, 0, 'WITHSCORES')
 return answer('ok', { next = int(first[2]), takeovers = takeovers })

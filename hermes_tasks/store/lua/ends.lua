@@ -54,7 +54,7 @@ on_end.turn = function(run)
     end
   end
   if completed then
-    append(session, 'turn', turn, run.id, cjson.encode({ user = said.text, assistant = text }))
+    append(session, 'turn', turn, run.id, cjson.encode({ user = said.text, assistant = text, origin = said.origin or 'user' }))
     redis.call('HSET', key('owed'), session, turn)
     next_review()
   else
@@ -68,9 +68,10 @@ end
 
 on_end.review = function(run)
   local spec = cjson.decode(run.spec)
-  if int(redis.call('HGET', key('owed'), spec.session)) == spec.turn then
-    redis.call('HDEL', key('owed'), spec.session)
-  end
+  local owed = int(redis.call('HGET', key('owed'), spec.session))
+  redis.call('HDEL', key('owed'), spec.session)
+  -- A later turn is owed a review of its own; after the other sessions, so that a busy one does not keep them waiting.
+  if owed > spec.turn then redis.call('HSET', key('owed'), spec.session, owed) end
   if redis.call('HGET', USER, 'review') == run.id then redis.call('HSET', USER, 'review', '') end
   next_review()
 end

@@ -23,6 +23,7 @@ if ARGV[7] ~= '1' then
   slot.state, result = 'missed', 'missed'
   redis.call('RPUSH', key('mail'), cjson.encode({ id = ARGV[6], job = ARGV[2], name = job.name, slot = planned, at = NOW,
     status = 'missed', text = '', error = 'the system was not running at its time' }))
+  redis.call('LTRIM', key('mail'), -1000, -1)
 elseif (job.run or '') ~= '' and not TERMINAL[redis.call('HGET', key('run:' .. job.run), 'state') or 'lost'] then
   slot.state, slot.reason, result = 'skipped', 'overlap', 'skipped'
 else

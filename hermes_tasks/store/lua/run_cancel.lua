@@ -4,8 +4,7 @@
 local run = run_get(ARGV[2])
 if not run then return answer('gone') end
 if not TERMINAL[run.state] then
-  local text = stored_answer(run.id)
-  if text then end_run(run, 'completed', 'completed', cjson.encode({ text = text }))
-  else end_run(run, 'cancelled', 'cancelled', cjson.encode({ text = '' })) end
+  end_from_outside(run, 'cancelled', 'cancelled')
+  end_tree(run.id)
 end
 return answer('ok', { state = run.state })

@@ -14,7 +14,7 @@ if run.state == 'queued' then
   if int(run.not_before) > NOW then return answer('backoff') end
   -- Twice a process died with this run and nothing was stored: it runs alone among suspects from now on.
   if int(run.attempts) >= 2 and ARGV[4] ~= '1' then
-    look_at('run:' .. run.id, NOW + 500)
+    look_at('run:' .. run.id, NOW + C.lease_ms)
     return answer('suspect')
   end
   local record = key('run:' .. run.id)
@@ -24,7 +24,7 @@ if run.state == 'queued' then
   if int(run.started) == 0 then
     local deadline = NOW + int(run.deadline_s) * 1000
     redis.call('HSET', record, 'started', ms(NOW), 'deadline', ms(deadline))
-    look_at('end:' .. run.id, deadline)
+    look_at('end:' .. run.id, math.max(deadline, NOW + C.lease_ms)) -- the holder looks at its deadline by itself
     if run.batch ~= '' then emit(run.session, 'child.started', { run = run.id, batch = run.batch, index = int(run.index) }) end
   end
   look_at('run:' .. run.id, NOW + C.lease_ms)

@@ -22,7 +22,8 @@ local function create_run(run)
   redis.call('ZADD', key('runs'), ms(NOW), run.id)
   redis.call('ZREMRANGEBYSCORE', key('runs'), '-inf', ms(NOW - 30 * 86400000))
   if run.parent and run.parent ~= '' then redis.call('SADD', key('kids:' .. run.parent), run.id) end
-  look_at('end:' .. run.id, NOW + policy.queue_deadline_s * 1000)
+  -- Not before what callers announce with their hint.
+  look_at('end:' .. run.id, NOW + math.max(policy.queue_deadline_s * 1000, C.ring_ms))
   enter(run.kind, run.id, run.parent or '')
   return true
 end
@@ -64,7 +65,7 @@ local function end_run(run, state, reason, result)
   forget('end:' .. run.id)
   leave(run.kind, run.id, run.parent)
   keep_until_expiry(run.id)
-  if state ~= 'completed' then end_tree(run.id, 'cancelled', 'cancelled') end
+  if state ~= 'completed' then end_tree(run.id) end
   if run.batch ~= '' then join_child(run) end
   if on_end[run.kind] then on_end[run.kind](run) end
 end
@@ -77,22 +78,26 @@ local function stored_answer(id)
   if step.t == 'model' and #(step.calls or {}) == 0 and string.find(step.text or '', '%S') then return step.text end
 end
 
--- End every run below this one that is still open.
-end_tree = function(id, state, reason)
+-- End an open run that its holder does not end.
+local function end_from_outside(run, state, reason, why)
+  local text = stored_answer(run.id)
+  if text then return end_run(run, 'completed', 'completed', cjson.encode({ text = text })) end
+  end_run(run, state, reason, cjson.encode({ text = '', error = why }))
+end
+
+-- Cancel every run below this one that is still open, also what completed runs left at work.
+end_tree = function(id)
   for _, child in ipairs(redis.call('SMEMBERS', key('kids:' .. id))) do
     local run = run_get(child)
-    if run and not TERMINAL[run.state] then
-      local text = stored_answer(child)
-      if text then end_run(run, 'completed', 'completed', cjson.encode({ text = text }))
-      else end_run(run, state, reason, cjson.encode({ text = '' })) end
-    end
+    if run and not TERMINAL[run.state] then end_from_outside(run, 'cancelled', 'cancelled') end
+    if run and run.state == 'completed' then end_tree(child) end
   end
 end
 
 -- Does the caller still hold the run? nil = yes; else the word to answer with.
 -- ahead: the caller knows of more steps than the store has: the store came back without them.
 local function not_holder(run, fence, holder, index)
-  if not run then return 'gone' end
+  if not run or not live_user() then return 'gone' end
   if TERMINAL[run.state] then return 'ended' end
   if run.state ~= 'running' or run.holder ~= holder or int(run.fence) ~= fence then return 'lost' end
   if index and int(run.steps) < index then

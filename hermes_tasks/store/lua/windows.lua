@@ -29,7 +29,10 @@ end
 
 local function window_open(class) return redis.call('SCARD', key('win:' .. class)) < C.windows[class] end
 
--- Ask for a place. Already in flight: rung again. No room: to the end of its parent's queue, or first if resumed.
+local fill
+
+-- Ask for a place. Already in flight: rung again. No room: to the end of its parent's queue, or first if resumed;
+-- and places that are free for it go to whoever is next, since those before it may only wait for their own parent.
 local function enter(class, member, parent, resumed)
   if redis.call('SISMEMBER', key('win:' .. class), member) == 1 then return on_admit(class, member) end
   if window_open(class) and not parent_full(parent)
@@ -44,6 +47,7 @@ local function enter(class, member, parent, resumed)
       redis.call('RPUSH', key('back:' .. class), queue)
     end
   end
+  fill(class)
 end
 
 -- Is this member still waiting to be admitted? Ended ones are dropped here instead of being searched for in lists.
@@ -53,7 +57,7 @@ local function wants_place(class, member)
 end
 
 -- Fill the window from those who were resumed, then from the parents in turn.
-local function fill(class)
+fill = function(class)
   local first = key('first:' .. class)
   for _ = 1, redis.call('LLEN', first) do
     if not window_open(class) then return end

@@ -165,6 +165,15 @@ async def test_refused_again_is_a_clear_failure() -> None:
     assert outcome.error == "context too long: 8192 tokens"
 
 
+async def test_the_provider_is_obeyed_once_even_if_more_could_be_condensed() -> None:
+    first, second = called(("look", {"x": LONG}), ("look", {"x": LONG})), called(("look", {"x": 1}))
+    refused = ContextTooLong("8192 tokens")
+    with ScriptedModel([first, second, refused, said("gist"), refused], window=10_000) as model:
+        bench = Bench(model)
+        assert (await bench.advance()).state is RunState.FAILED
+    assert json.dumps(model.requests[4].messages).count("look did 1") == 1  # the newest answer was kept whole
+
+
 async def test_nothing_to_condense_is_a_clear_failure() -> None:
     with ScriptedModel([ContextTooLong("8192 tokens")]) as model:
         outcome = await Bench(model).advance()

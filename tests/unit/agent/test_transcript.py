@@ -172,6 +172,13 @@ def test_a_partial_text_is_bounded_and_newest_first_kept() -> None:
     assert partial_text(steps, "half an ans").startswith("half an ans")
 
 
+def test_a_partial_text_has_no_secrets() -> None:
+    secret = "sk_live_" + "4f9a8b7c6d5e4f3a"
+    steps = [answer(("", "send"), text=f"The key is {secret}."), result(0, f"sent {secret}")]
+    assert secret not in partial_text(steps)
+    assert secret not in partial_text(steps, f"I use {secret}")
+
+
 def test_clip_keeps_both_ends() -> None:
     assert clip("abc", 3) == "abc"
     clipped = clip("a" * 500 + "b" * 500, 100)

@@ -65,7 +65,7 @@ def goals(message: str) -> list[str]:
     return [task["goal"] for task in arguments["tasks"]]
 
 
-# --- plain -------------------------------------------------------------------------------------------------------------
+# --- plain --------------------
 
 
 def test_anything_else_is_echoed() -> None:
@@ -87,7 +87,7 @@ def test_usage_is_told() -> None:
     assert all(count > 0 for count in answer(said("user", "Hello there")).usage or ())
 
 
-# --- delegation ----------------------------------------------------------------------------------------------------------
+# --- delegation --------------------
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_results_that_come_as_a_message_start_no_new_delegation() -> None:
         assert text(answer(said("user", message)))
 
 
-# --- a sub-agent ---------------------------------------------------------------------------------------------------------
+# --- a sub-agent --------------------
 
 
 def test_a_child_writes_reads_and_sums_up() -> None:
@@ -191,7 +191,7 @@ def test_the_delay_is_the_callers_choice() -> None:
     assert DemoScript(2.0)(talk(said("user", "Hello"))).delay < 2.0
 
 
-# --- review --------------------------------------------------------------------------------------------------------------
+# --- review --------------------
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_review_with_nothing_to_keep_says_so(message) -> None:
     assert text(answer(*opening, tools=("memory",))) == "Nothing to save."
 
 
-# --- recall --------------------------------------------------------------------------------------------------------------
+# --- recall --------------------
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_review_with_nothing_to_keep_says_so(message) -> None:
 )
 def test_recall_answers_from_blocks_and_recalled_text(question) -> None:
     blocks = (
-        f"{RULE}\nMEMORY (your own notes) [2% — 40/2200 chars]\n{RULE}\nThe user's project: Apollo.\n§\nGate is red.\n\n"
+        f"{RULE}\nMEMORY (your own notes) [2% — 40/2200]\n{RULE}\nThe user's project: Apollo.\n§\nGate is red.\n\n"
         f"{RULE}\nUSER (who the user is) [1% — 12/1375 chars]\n{RULE}\nPrefers tea.\n\nToday is a day."
     )
     recall = fenced(f"[Recalled from memory of earlier conversations.]\n\n- the dog is Rex {MARK}\n- Prefers tea.")
@@ -277,7 +277,7 @@ def test_a_told_fact_is_acknowledged() -> None:
     assert text(answer(said("user", "I prefer tea."))).endswith("Prefers tea.")
 
 
-# --- digest and condensing -----------------------------------------------------------------------------------------------
+# --- digest and condensing --------------------
 
 
 def test_a_digest_is_short() -> None:
@@ -293,7 +293,7 @@ def test_older_steps_are_condensed() -> None:
     assert len(text(reply)) < 2000
 
 
-# --- the script itself -----------------------------------------------------------------------------------------------------
+# --- the script itself --------------------
 
 
 @pytest.mark.parametrize(

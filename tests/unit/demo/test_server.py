@@ -28,6 +28,11 @@ async def post(server: ModelServer, body: Any, raw: bytes | None = None) -> tupl
         return got.status, await got.text()
 
 
+async def get(url: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(url) as got:
+        return got.status, await got.text()
+
+
 def chunks(text: str) -> list[dict[str, Any]]:
     *events, done, end = text.split("\n\n")
     assert (done, end) == ("data: [DONE]", "")
@@ -81,19 +86,19 @@ async def test_what_a_reply_leaves_out_is_not_on_the_wire() -> None:
 
 
 async def test_status_retry_after_and_body() -> None:
-    async with ModelServer([Reply(status=429, retry_after="7"), Reply(body="<p>", content_type="text/html")]) as server:
-        async with aiohttp.ClientSession() as session:
-            async with session.post(f"{server.base_url}/chat/completions", json=HELLO) as got:
-                assert (got.status, got.headers["Retry-After"]) == (429, "7")
-                assert "429" in (await got.json())["error"]["message"]
-            async with session.post(f"{server.base_url}/chat/completions", json=HELLO) as got:
-                assert (got.status, got.content_type, await got.text()) == (200, "text/html", "<p>")
+    replies = [Reply(status=429, retry_after="7"), Reply(body="<p>", content_type="text/html")]
+    async with ModelServer(replies) as server, aiohttp.ClientSession() as session:
+        async with session.post(f"{server.base_url}/chat/completions", json=HELLO) as got:
+            assert (got.status, got.headers["Retry-After"]) == (429, "7")
+            assert "429" in (await got.json())["error"]["message"]
+        async with session.post(f"{server.base_url}/chat/completions", json=HELLO) as got:
+            assert (got.status, got.content_type, await got.text()) == (200, "text/html", "<p>")
 
 
 async def test_models_are_listed() -> None:
-    async with ModelServer([]) as server, aiohttp.ClientSession() as session:
-        async with session.get(f"{server.base_url}/models") as got:
-            assert [model["id"] for model in (await got.json())["data"]] == ["demo"]
+    async with ModelServer([]) as server:
+        status, page = await get(f"{server.base_url}/models")
+    assert (status, [model["id"] for model in json.loads(page)["data"]]) == (200, ["demo"])
 
 
 @pytest.mark.parametrize("raw", [b"not json", b"[]", b"{}", b'{"messages": "hello"}', b"\xff"])
@@ -106,20 +111,29 @@ async def test_bad_requests_are_refused_and_use_no_reply(raw) -> None:
 
 
 async def test_an_unexpected_call_fails_loudly() -> None:
-    with pytest.raises(AssertionError, match="call 1 was not expected"):
+    async def two_calls() -> None:
         async with ModelServer([Reply(text="only one")]) as server:
             assert (await post(server, HELLO))[0] == 200
             status, text = await post(server, HELLO)
             assert (status, "not expected" in text) == (400, True)
-    with pytest.raises(LookupError):  # the test's own error is not hidden by it
+
+    with pytest.raises(AssertionError, match="call 1 was not expected"):
+        await two_calls()
+
+
+async def test_the_tests_own_error_is_not_hidden_by_an_unexpected_call() -> None:
+    async def failing() -> None:
         async with ModelServer([]) as server:
             await post(server, HELLO)
             raise LookupError
 
+    with pytest.raises(LookupError):
+        await failing()
+
 
 async def test_an_unused_reply_is_found() -> None:
     async with ModelServer([Reply(text="never asked for")]) as server:
-        with pytest.raises(AssertionError, match="1 scripted replies were not asked for.*never asked for"):
+        with pytest.raises(AssertionError, match=r"1 scripted replies were not asked for.*never asked for"):
             server.check()
         await post(server, HELLO)
         server.check()
@@ -156,14 +170,10 @@ async def test_the_log_knows_calls_times_tags_and_ends() -> None:
         waiting.cancel()
         await server.until(lambda s: s.open == 0)
         first, second = server.calls
-        async with aiohttp.ClientSession() as session:
-            root = server.base_url.removesuffix("/v1")
-            async with session.get(f"{root}/_log") as got:
-                page = await got.json()
-            async with session.get(f"{root}/_log?since=1") as got:
-                newer = await got.json()
-            async with session.get(f"{root}/_log?since=x") as got:
-                assert got.status == 400
+        root = server.base_url.removesuffix("/v1")
+        page = json.loads((await get(f"{root}/_log"))[1])
+        newer = json.loads((await get(f"{root}/_log?since=1"))[1])
+        assert (await get(f"{root}/_log?since=x"))[0] == 400
     assert (first.outcome, first.tag, first.number) == ("dropped", "tag-m", 0)
     assert (second.outcome, second.tag, second.tools) == ("gone", "tag-slow", [{"type": "function"}])
     assert second.ended is not None
@@ -175,14 +185,12 @@ async def test_the_log_knows_calls_times_tags_and_ends() -> None:
 
 
 async def test_the_log_is_bounded_and_can_be_off() -> None:
-    async with ModelServer(lambda body: Reply(), keep=3, show_log=False) as server:
+    async with ModelServer(lambda _: Reply(), keep=3, show_log=False) as server:
         for _ in range(5):
             await post(server, HELLO)
         assert [call.number for call in server.calls] == [2, 3, 4]
         assert server.total == 5
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"{server.base_url.removesuffix('/v1')}/_log") as got:
-                assert got.status == 404
+        assert (await get(f"{server.base_url.removesuffix('/v1')}/_log"))[0] == 404
 
 
 async def test_waiting_for_the_log_has_a_limit() -> None:
@@ -216,19 +224,23 @@ def test_a_server_in_a_thread_serves_callers_without_a_loop() -> None:
         server.check()
     with pytest.raises(AssertionError, match="not expected"), ModelServer.threaded([]) as server:
         assert send(server.base_url) == 400
-    with pytest.raises(LookupError), ModelServer.threaded([]) as server:
-        assert send(server.base_url) == 400
-        raise LookupError
-    with (
-        ModelServer.threaded([]) as server,
-        pytest.raises(OSError, match="in use"),
-        ModelServer.threaded([], port=server.port),
-    ):
-        raise AssertionError("a taken port must not be served")
+
+
+def test_a_thread_does_not_hide_the_callers_error_and_a_taken_port_is_told() -> None:
+    def failing() -> None:
+        with ModelServer.threaded([]):
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        failing()
+    with ModelServer.threaded([]) as server:
+        second = ModelServer.threaded([], port=server.port)
+        with pytest.raises(OSError, match="in use"):
+            second.__enter__()
 
 
 def test_a_server_that_does_not_run_says_so() -> None:
     with pytest.raises(RuntimeError, match="not running"):
         _ = ModelServer([]).base_url
     with pytest.raises(RuntimeError, match="not running"):
-        ModelServer([]).wait(lambda s: True)
+        ModelServer([]).wait(lambda _: True)

@@ -42,6 +42,7 @@ BODY = "MIIEpAIBAAKCAQEA7bq\n3kQ7exampleexample\nabc=="
         ("db:\n  password: hunter2\n", "db:\n  password: ***\n"),
         ('api_key: str = "abcd1234efgh"', 'api_key: str = "***"'),
         ("GET /cb?token=abcdefgh&page=2", "GET /cb?token=***&page=2"),
+        ('password="' + "a1" * 1000 + '"', 'password="***"'),
         ("note: token=abc123def", "note: token=***"),
         ("url=https://h/?a=1&access_token=abcdef", "url=https://h/?a=1&access_token=***"),
         ("https://s3/x?X-Amz-Signature=ab12cd34&y=1", "https://s3/x?X-Amz-Signature=***&y=1"),

@@ -1,0 +1,45 @@
+"""Our worker as shipped, with a body in the drain or an instant model: ``ours.py <role> <slots> <body ms>``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from celery import signals
+
+from hermes_tasks.contracts.memory import Entry
+from hermes_tasks.contracts.models import ModelRequest, OnText
+from hermes_tasks.contracts.steps import ModelStep, Usage
+from hermes_tasks.memory.drain import remembered
+from hermes_tasks.wiring.worker import Parts, run_worker
+
+
+class InstantModel:
+    """Answers at once."""
+
+    async def ask(self, request: ModelRequest, on_text: OnText | None = None) -> ModelStep:
+        if on_text is not None:
+            await on_text("done")
+        return ModelStep(text="done", usage=Usage(input_tokens=1, output_tokens=1, calls=1))
+
+    def context_tokens(self, model: str) -> int:
+        return 128_000
+
+
+def main(role: str, slots: str, body_ms: str) -> None:
+    async def render(entry: Entry) -> str | None:
+        if float(body_ms):
+            await asyncio.sleep(float(body_ms) / 1000)
+        return remembered(entry)
+
+    @signals.worker_ready.connect(weak=False)
+    def ready(**_: object) -> None:
+        sys.stdout.write(os.environ["BENCH_READY"] + "\n")
+        sys.stdout.flush()
+
+    run_worker(role, int(slots), parts=Parts(model=InstantModel(), render=render))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

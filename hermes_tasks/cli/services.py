@@ -1,0 +1,31 @@
+"""The long-running processes that have no launcher file: ``hermes-tasks front`` and ``hermes-tasks flower``."""
+
+from __future__ import annotations
+
+import os
+
+from hermes_tasks.cli.options import ConfigOption, HomeOption
+
+
+def front(home: HomeOption = None, config: ConfigOption = None) -> None:
+    """Run the HTTP front in this process until SIGTERM; ``up`` and compose start it so."""
+    from hermes_tasks.wiring.front import run_front
+
+    _name_settings(home, config)
+    run_front()
+
+
+def flower(home: HomeOption = None, config: ConfigOption = None) -> None:
+    """Run Flower, the operators' page, in this process until SIGTERM; ``up`` and compose start it so."""
+    from hermes_tasks.wiring.flower import run_flower
+
+    _name_settings(home, config)
+    run_flower()
+
+
+def _name_settings(home: HomeOption, config: ConfigOption) -> None:
+    """The processes read their settings from the environment, like every launcher."""
+    if home is not None:
+        os.environ["HERMES_TASKS_HOME"] = str(home)
+    if config is not None:
+        os.environ["HERMES_TASKS_CONFIG"] = str(config)
