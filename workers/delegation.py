@@ -4,7 +4,7 @@ Separate because children are many and long, and their tools start processes: th
 share a process with them.
 """
 
-SLOTS = 150  # children in hand at once; a slot only waits for a model
+SLOTS = 300  # children in hand at once; a slot only waits for a model
 PROCESSES = 2  # the second takes over when one is killed
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ class Calls:
             return
         output = await self._guarded(call.name, resolved.tool.collect(self._now(), batch))
         if output is not None:
-            await self._finish(index, number, call.name, output)
+            await self._finish(index, number, call.name, output, whole=True)
 
     async def _guarded(self, name: str, work: Awaitable[ToolOutput | None]) -> ToolOutput | None:
         try:
@@ -195,10 +195,13 @@ class Calls:
         self._running.append(name)
         await self._tell(ProgressNote(kind="tool_started", step=index, name=name))
 
-    async def _finish(self, index: int, number: int, name: str, output: ToolOutput | None) -> None:
+    async def _finish(
+        self, index: int, number: int, name: str, output: ToolOutput | None, *, whole: bool = False
+    ) -> None:
+        """Store a result. ``whole``: the tool bounded it itself, and cut elsewhere it would no longer parse."""
         if output is None:
             output = ToolOutput(f"{name} gave no result and changed nothing", error=True)
-        content = await self._fit(f"{index}-{number}", output.content)
+        content = output.content if whole else await self._fit(f"{index}-{number}", output.content)
         step = ToolStep(
             call=number, name=name, content=content or "(no output)", status="error" if output.error else "ok"
         )

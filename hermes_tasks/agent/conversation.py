@@ -19,7 +19,7 @@ _ANY_POLICY: Final = Policy(iterations=1, deadline_s=1)
 def conversation(turns: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
     """The messages of all turns that count.
 
-    A turn whose context was condensed replaces everything before it by its summary. A turn that broke off keeps what
+    A summary stands for what it replaced: the first steps of its turn, and the turns before it if it covers them. A turn that broke off keeps what
     it did, with a result for every call, and says how it ended.
 
     Args:
@@ -30,10 +30,12 @@ def conversation(turns: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
         steps = [step_from_json(text) for text in turn["steps"]]
         summary = last_summary(steps)
         opening = {"role": "user", "content": turn["opening"] or turn["user"]}
-        if summary is not None:
-            said = [{"role": "user", "content": SUMMARY_NOTE}, {"role": "assistant", "content": SUMMARY_HEAD + summary.text}]
-            steps = steps[summary.upto :]
+        if summary is not None and summary.history:
+            said = []
         said.append(opening)
+        if summary is not None:
+            said += [{"role": "assistant", "content": SUMMARY_HEAD + summary.text}, {"role": "user", "content": SUMMARY_NOTE}]
+            steps = steps[summary.upto :]
         plan = Plan(system="", messages=tuple(said), policy=_ANY_POLICY, model="")
         said += own_messages(plan, steps)
         if turn["state"] != RunState.COMPLETED:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import typer
 
+from hermes_tasks.cli.chat import chat
 from hermes_tasks.cli.config_cmd import config
 from hermes_tasks.cli.demo import demo
+from hermes_tasks.cli.inbox import inbox
+from hermes_tasks.cli.jobs import jobs_app
+from hermes_tasks.cli.runs import runs_app
 from hermes_tasks.cli.services import flower, front
 from hermes_tasks.cli.up import up
+from hermes_tasks.cli.users import users_app
 
 app = typer.Typer(
     name="hermes-tasks",
@@ -19,6 +24,11 @@ app = typer.Typer(
 app.command()(up)
 app.command()(config)
 app.command()(demo)
+app.command()(chat)
+app.command()(inbox)
+app.add_typer(jobs_app, name="jobs")
+app.add_typer(runs_app, name="runs")
+app.add_typer(users_app, name="users")
 app.command()(front)
 app.command()(flower)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,11 +13,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from hermes_tasks.cli.demo_facts import Facts
 from hermes_tasks.contracts.clock import from_ms
 from hermes_tasks.contracts.events import EventType
-
-if TYPE_CHECKING:
-    from hermes_tasks.cli.demo_story import Facts
 
 
 class LiveTurn:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from hermes_tasks.cli.demo_facts import Facts
 from hermes_tasks.cli.demo_show import Show
 from hermes_tasks.client import Client
 from hermes_tasks.contracts.clock import SystemClock
 from hermes_tasks.contracts.errors import Retryable
 from hermes_tasks.contracts.events import EventType
-from hermes_tasks.contracts.runs import RunRecord
 from hermes_tasks.wiring.admin import ensure_user, open_admin
 
 if TYPE_CHECKING:
@@ -28,29 +27,12 @@ _DIGEST: Final = "Morning digest: the news about Halcyon"
 _JOB_IN_S: Final = 10
 
 
-@dataclass(slots=True)
-class Facts:
-    """What happened, as read from the API and from the records."""
-
-    answers: list[tuple[str, str, str]] = field(default_factory=list)  # (user, question, answer)
-    children: list[RunRecord] = field(default_factory=list)
-    front_pid: str = ""
-    reviews: list[RunRecord] = field(default_factory=list)
-    memory: dict[str, Any] = field(default_factory=dict)
-    other_memory: dict[str, Any] = field(default_factory=dict)
-    inbox: list[dict[str, Any]] = field(default_factory=list)
-    channels: list[tuple[str, str, int, int]] = field(default_factory=list)  # (user, session, appended, applied)
-    remembered: list[tuple[str, int]] = field(default_factory=list)  # (session, turn) in the order of memory
-    turns: dict[str, int] = field(default_factory=dict)  # session → completed turns of user me
-    recalled: str = ""
-    not_recalled: str = ""
-
-
 async def play(settings: Settings, show: Show) -> Facts:
     """Play it; returns when everything that was owed has happened, or 40 s have passed."""
     facts = Facts()
     url = f"http://{settings.front.host}:{settings.front.port}"
-    mine, theirs = (_key(await ensure_user(settings, user)) for user in ("me", "guest"))
+    mine = _key(await ensure_user(settings, "me"))
+    theirs = _key(await ensure_user(settings, "guest"))
     async with Client(url, mine) as me, Client(url, theirs) as guest, open_admin(settings) as admin:
         moment = SystemClock().now() + timedelta(seconds=_JOB_IN_S)
         job = await me.add_job(_DIGEST, at=moment.isoformat(), name="digest")

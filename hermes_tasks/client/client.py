@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from hermes_tasks.client.http import ask_front, make_http, segment
 from hermes_tasks.client.patience import patiently
 from hermes_tasks.client.stream import follow
-from hermes_tasks.client.words import Answer, Event, Sent
+from hermes_tasks.client.words import Answer, Event, Sent, answer_of
 from hermes_tasks.contracts.errors import InvalidRequest
 from hermes_tasks.contracts.events import EventType
 from hermes_tasks.contracts.ids import new_id
@@ -97,7 +97,7 @@ class Client:
         """
         async with aclosing(self.watch(sent)) as events:
             ends = [event async for event in events if _is_end(event, sent)]
-        return _ended(ends[0].data)
+        return answer_of(ends[0].data)
 
     async def watch(self, sent: Sent) -> AsyncGenerator[Event, None]:
         """The session's events until the turn of a message has ended. The last one is always its ``turn.ended``.
@@ -222,13 +222,6 @@ def _end_of(turn: dict[str, Any]) -> Event:
     """The ``turn.ended`` that a turn in the history once had."""
     data = {name: turn.get(name) for name in ("turn", "run", "state", "error", "usage")}
     return Event("", EventType.TURN_ENDED, data | {"exit_reason": turn.get("reason"), "text": turn["assistant"]})
-
-
-def _ended(data: dict[str, Any]) -> Answer:
-    return Answer(
-        text=data.get("text") or "", state=data["state"], exit_reason=data.get("exit_reason"), run=data["run"],
-        turn=int(data["turn"]), error=data.get("error") or None, usage=data.get("usage") or {},
-    )  # fmt: skip
 
 
 def _unencodable(text: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,3 +53,11 @@ class Answer:
     def completed(self) -> bool:
         """True when the user's message was answered."""
         return self.state == "completed"
+
+
+def answer_of(data: Mapping[str, Any]) -> Answer:
+    """The answer that the data of a ``turn.ended`` event tells."""
+    return Answer(
+        text=data.get("text") or "", state=data["state"], exit_reason=data.get("exit_reason"), run=data["run"],
+        turn=int(data["turn"]), error=data.get("error") or None, usage=data.get("usage") or {},
+    )  # fmt: skip

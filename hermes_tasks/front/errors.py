@@ -29,7 +29,11 @@ _TABLE: Final[tuple[tuple[type[HermesTasksError], int, str, int | None], ...]] =
     (Retryable, 503, "unavailable", 1),
     (HermesTasksError, 500, "internal", None),
 )
-_TYPES: Final = {400: "invalid_request", 404: "not_found", 405: "method_not_allowed"}
+#: status → (type, message) of the framework's own answers.
+_FRAMEWORK: Final = {
+    404: ("not_found", "there is nothing at this path; check it"),
+    405: ("method_not_allowed", "this path does not take that method"),
+}
 _SHOWN_CHARS: Final = 500
 
 
@@ -84,8 +88,8 @@ async def _http(_request: Request, error: Exception) -> JSONResponse:
         return error_answer(error.status_code, error.kind, str(error.detail), error.field, dict(error.headers or {}))
     if not isinstance(error, StarletteHTTPException):
         return await _internal(_request, error)
-    kind = _TYPES.get(error.status_code, "http_error")
-    return error_answer(error.status_code, kind, str(error.detail), headers=dict(error.headers or {}))
+    kind, message = _FRAMEWORK.get(error.status_code, ("invalid_request", str(error.detail)))
+    return error_answer(error.status_code, kind, message, headers=dict(error.headers or {}))
 
 
 async def _internal(_request: Request, _error: Exception) -> JSONResponse:

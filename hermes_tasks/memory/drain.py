@@ -65,10 +65,10 @@ class Drainer:
         batch: int = 64,
         batches: int = 16,
         slice_s: float = 2.0,
-        render: Render = _remembered,
+        render: Render | None = None,
     ) -> None:
         self._channel, self._batch, self._batches, self._slice_s = channel, batch, batches, slice_s
-        self._render = render
+        self._render = render or _remembered
 
     async def drain(self, user: str, session: str, consumer: str) -> None:
         """Apply the next entries of a cursor, if it is free, until none is left or its slice is over.

@@ -89,7 +89,7 @@ class MemoryTool:
                 run.user, name, state, change.entries, guard=slot.guard, step=slot.step(output)
             )
         except Conflict as error:
-            if False:
+            if str(error) == "ended":
                 raise RunCancelled(f"run {run.id} was ended from outside") from None
             raise LeaseLost(f"run {run.id}: {error}") from None
         if newer is None:

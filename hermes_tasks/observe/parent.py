@@ -16,6 +16,22 @@ _PR_SET_PDEATHSIG: Final = 1
 _POLL_S: Final = 0.5
 
 
+def living_parent() -> int:
+    """The pid of the process that started us.
+
+    Raises:
+        SystemExit: it is gone already.
+    """
+    parent = int(os.environ.pop(PARENT_VARIABLE, os.getppid()))
+    _check(parent)
+    return parent
+
+
+def _check(parent: int) -> None:
+    if os.getppid() != parent:
+        raise SystemExit(f"the process that started us (pid {parent}) is gone; start again through it")
+
+
 def tie_to_parent() -> bool:
     """Have the kernel send us SIGTERM when our parent dies; the tie survives an ``exec``.
 
@@ -28,13 +44,12 @@ def tie_to_parent() -> bool:
     On Linux the *thread* that started us counts as the parent: start children from a thread that stays.
     A second call changes nothing.
     """
-    expected = int(os.environ.pop(PARENT_VARIABLE, os.getppid()))
+    parent = living_parent()
     tied = False
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         tied = bool(libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) == 0)
-    if os.getppid() != expected:
-        raise SystemExit(f"the process that started us (pid {expected}) is gone; start again through it")
+    _check(parent)  # it may have died just before the tie was made
     return tied
 
 

@@ -5,7 +5,6 @@ Any number of beats may run: each tick asks what is due and claims it in the sto
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -15,6 +14,7 @@ from celery.apps.beat import Beat
 from celery.beat import Scheduler
 from kombu.exceptions import KombuError, OperationalError
 
+from hermes_tasks.contracts.clock import Clock, SystemClock
 from hermes_tasks.contracts.errors import HermesTasksError
 from hermes_tasks.observe.logging import get_logger
 from hermes_tasks.runtime.app import TASK_PREFIX
@@ -42,6 +42,7 @@ class HermesScheduler(Scheduler):
     _fire_due: ClassVar[Callable[[], Awaitable[int]]]
     _claim_slot: ClassVar[Callable[[str, int, int], Awaitable[bool]]]
     _entries: ClassVar[Sequence[SystemEntry]] = ()
+    _clock: ClassVar[Clock] = SystemClock()
 
     @classmethod
     def compose(
@@ -69,7 +70,7 @@ class HermesScheduler(Scheduler):
     async def _look(self) -> None:
         await type(self)._fire_due()
         for entry in self._entries:
-            slot = int(time.time()) // entry.every_s  # noqa: TID251 - the slot's number, not a moment of a record
+            slot = int(self._clock.now().timestamp()) // entry.every_s
             if slot != self._seen.get(entry.name):
                 if await type(self)._claim_slot(entry.name, slot, max(3600, 2 * entry.every_s)):
                     _log.info("system entry", entry=entry.name, slot=slot)

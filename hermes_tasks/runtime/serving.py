@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import Celery, signals
 from celery.platforms import SecurityWarning
+from celery.utils.nodenames import host_format
 
 
 def serve_queues(app: Celery, name: str, slots: int, queues: Sequence[str], on_stop: Callable[[], None]) -> int:
@@ -27,7 +28,7 @@ def serve_queues(app: Celery, name: str, slots: int, queues: Sequence[str], on_s
 
     signals.worker_shutting_down.connect(stopping, weak=False)
     worker = app.Worker(
-        hostname=f"{name}-{os.getpid()}@%h",
+        hostname=host_format(f"{name}-{os.getpid()}@%h"),
         pool="threads",
         concurrency=slots,
         queues=list(queues),

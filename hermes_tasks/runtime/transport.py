@@ -20,7 +20,7 @@ class KeepingChannel(Channel):
         kept: dict[bool, dict[str, Any]] = self.__dict__.setdefault("kept_parameters", {})
         if self.connection.client is None and kept:
             return dict(kept.get(asynchronous) or next(iter(kept.values())))
-        kept[asynchronous] = super()._connparams(asynchronous=asynchronous)
+        kept[asynchronous] = super()._connparams(asynchronous=asynchronous)  # type: ignore[no-untyped-call]
         return dict(kept[asynchronous])
 
 

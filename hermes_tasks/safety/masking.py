@@ -61,7 +61,7 @@ _VALUE: Final = (
     r"\\[\"'](?P<escaped>[^\"'\\\n]{1,%(most)s})|(?P<quote>[\"'`])"
     r"(?P<quoted>(?:[^\"'`\\\n]|\\.|(?!(?P=quote))[\"'`]){1,%(most)s})|(?P<bare>[^\s\"'`&;,|<>(){}\[\]\\]{1,%(most)s})"
 )
-_BEGIN_OF_VALUE: Final = re.compile(_VALUE % {"most": 300})  # enough to judge; keeps hostile text from costing n * n
+_BEGIN_OF_VALUE: Final = re.compile(_VALUE % {"most": 64})  # enough to judge; keeps hostile text from costing n * n
 _WHOLE_VALUE: Final = re.compile(_VALUE % {"most": ""})
 
 
@@ -121,7 +121,8 @@ def _env_line(match: re.Match[str]) -> str:
 
 
 def _flag(match: re.Match[str]) -> str:
-    return match[1] + MASK if is_secret_name(match[2]) and looks_random(match[3]) and not is_placeholder(match[3]) else match[0]
+    secret = is_secret_name(match[2]) and looks_random(match[3]) and not is_placeholder(match[3])
+    return match[1] + MASK if secret else match[0]
 
 
 def _mask_pairs(text: str) -> str:

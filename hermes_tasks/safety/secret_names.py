@@ -5,33 +5,43 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_WORDS: Final = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WORDS: Final = _words(
     "password passwd pwd passphrase passcode passkey secret secrets token apikey credential credentials "
-    "authtoken accesstoken secretkey accesskey privatekey sessionkey clientsecret".split()
+    "authtoken accesstoken secretkey accesskey privatekey sessionkey clientsecret"
 )
 _ENDINGS: Final = ("password", "passwd", "passphrase", "secret", "apikey", "authtoken", "accesstoken")
 #: ``<one of these>_key`` is a secret, ``primary_key`` and ``public_key`` are not.
-_KEYS_OF: Final = frozenset(
+_KEYS_OF: Final = _words(
     "api access private secret signing encryption auth session master shared storage deploy admin account webhook "
-    "service hmac aes jwt".split()
+    "service hmac aes jwt"
 )
 #: A name that ends so describes the secret: its length, its file, its kind.
-_DESCRIBES: Final = frozenset(
+_DESCRIBES: Final = _words(
     "count limit max min length len size type kind name names id ids url uri path file files dir field fields label "
     "hint policy expiry expires expired expiration ttl at in age usage used total budget env var header prefix suffix "
     "format pattern regex enabled required valid changed reset manager provider class error status index rotation arn "
-    "ref hash".split()
+    "ref hash"
 )
-_NO_VALUES: Final = frozenset(
+_NO_VALUES: Final = _words(
     "none null nil true false undefined required optional missing invalid empty unset string text bytes bool boolean "
-    "integer number object array hidden redacted masked removed unknown default changeme change-me change_me expired disabled enabled "
-    "wrong incorrect correct valid forgotten".split()
+    "integer number object array hidden redacted masked removed unknown default changeme change-me change_me "
+    "expired disabled enabled wrong incorrect correct valid forgotten"
 )
 _STARTS_OF_PLACEHOLDERS: Final = ("$", "<", "{", "%", "*", "[", "(", "your", "xxx", "...")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SEPARATORS: Final = re.compile(r"[_\-. ]+")
 _PATH: Final = re.compile(r"(?:~|\.{1,2})?(?:/[a-z0-9_.-]+)+|[a-z][a-z0-9+.-]*://.*", re.DOTALL)
-_NUMBERED_WORD: Final = re.compile(r"(?:u?int|float|sha|md|bytes|base|utf|aes|rsa|hs|rs|es|ed|argon|pbkdf|v)-?\d{1,5}", re.I)
+_NUMBERED_WORD: Final = re.compile(
+    r"(?:u?int|float|sha|md|bytes|base|utf|aes|rsa|hs|rs|es|ed|argon|pbkdf|v)-?\d{1,5}", re.IGNORECASE
+)
+_BLANK: Final = re.compile(r"\s")
+_DIGIT: Final = re.compile(r"\d")
+_LETTER: Final = re.compile(r"[^\W\d_]")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 
@@ -72,13 +82,9 @@ def is_name_again(name: str, value: str) -> bool:
 
 def looks_random(value: str) -> bool:
     """True when ``value`` is hardly a word: letters and digits mixed, or a long number."""
-    if any(char.isspace() for char in value) or _NUMBERED_WORD.fullmatch(value):
+    if len(value) < 6 or _BLANK.search(value) or _NUMBERED_WORD.fullmatch(value):
         return False
-    letters = any(char.isalpha() for char in value)
-    digits = any(char.isdigit() for char in value)
-    if letters and digits:
-        return len(value) >= 6
-    return value.isdigit() and len(value) >= 6
+    return value.isdigit() or (_DIGIT.search(value) is not None and _LETTER.search(value) is not None)
 
 
 def is_code(value: str) -> bool:

@@ -60,12 +60,15 @@ class Channel:
     ) -> int | None:
         """Add one entry; returns its position, or None for a repeat of the same turn number and turn id.
 
+        Args:
+            turn_id: without a turn: an id of the entry itself, if the caller may come again with the same one.
+
         Raises:
             Conflict: that turn number was appended with another turn id.
             NotFound: there is no such session.
         """
         answer = await self._store.call(
-            "channel_append", user, session, str(kind), turn, turn_id, json.dumps(data, ensure_ascii=False),
+            "channel_append", user, session, str(kind), turn, turn_id or new_id(), json.dumps(data, ensure_ascii=False),
             hint_ms=self._store.config.ring_ms,
         )  # fmt: skip
         if answer["r"] == "no_session":
@@ -81,13 +84,15 @@ class Channel:
             raise LeaseLost("this process renews no leases, so it cannot drain")
         holder = new_id()
         answer = await self._store.call(
-            "channel_claim", user, session, consumer, holder, batch, hint_ms=self._store.config.lease_ms
+            "channel_claim", user, session, consumer, holder, batch, hint_ms=self._store.config.soon_ms
         )
         await self._bell.ring(rings_of(user, answer))
         if answer["r"] != "claimed":
             return None
+        # Decoded before the lease is renewed: entries that cannot be read must not stay ours.
+        entries = _entries(session, answer["entries"])
         lease = self._renewer.add(Lease("cur", user, f"{session}|{consumer}", int(answer["fence"]), holder))
-        return Draining(user, session, consumer, lease, int(answer["pos"]), _entries(session, answer["entries"]))
+        return Draining(user, session, consumer, lease, int(answer["pos"]), entries)
 
     async def apply(self, draining: Draining, documents: Sequence[str], more: int) -> bool:
         """Built-in memory: store ``documents`` and advance over ``draining.entries``, in one script.
@@ -100,13 +105,14 @@ class Channel:
             True when ``draining`` holds more entries now; False when the lease was given back.
 
         Raises:
-            LeaseLost: another holder or position; nothing was written.
+            LeaseLost: another holder, position or last entry; nothing was written.
         """
-        last = draining.entries[-1].pos if draining.entries else draining.pos
+        last = draining.entries[-1] if draining.entries else None
         answer = await self._store.call(
             "channel_apply", draining.user, draining.session, draining.consumer, draining.lease.fence,
-            draining.lease.holder, draining.pos, last, more, self._kept, *documents,
-            hint_ms=self._store.config.lease_ms, patience=PATIENT,
+            draining.lease.holder, draining.pos, last.pos if last else draining.pos,
+            f"{last.at}|{last.turn_id}" if last else "", more, self._kept, *documents,
+            hint_ms=self._store.config.soon_ms, patience=PATIENT,
         )  # fmt: skip
         await self._bell.ring(rings_of(draining.user, answer))
         if answer["r"] == "more":

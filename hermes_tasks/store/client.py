@@ -19,14 +19,18 @@ from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     ClusterDownError,
-    ConnectionError as RedisConnectionError,
     MasterDownError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
-    TimeoutError as RedisTimeoutError,
     TryAgainError,
+)
+from redis.exceptions import (
+    ConnectionError as RedisConnectionError,
+)
+from redis.exceptions import (
+    TimeoutError as RedisTimeoutError,
 )
 
 from hermes_tasks.contracts.clock import Clock, SystemClock, to_ms

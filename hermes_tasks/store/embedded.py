@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,13 +25,14 @@ from typing import Final
 from hermes_tasks.contracts.errors import Conflict, HermesTasksError, InvalidRequest
 from hermes_tasks.contracts.home import Home
 from hermes_tasks.deploy import deploy_path
-from hermes_tasks.observe.parent import tie_to_parent
+from hermes_tasks.observe.parent import living_parent, tie_to_parent
 from hermes_tasks.observe.ports import check_port
 from hermes_tasks.store.home_files import make_home, read_secret, write_private
 
 HOST: Final = "127.0.0.1"
 _ARCHITECTURES: Final = {"amd64": "x86_64", "x86_64": "x86_64", "arm64": "arm64", "aarch64": "arm64"}
 _STOP_S: Final = 8.0
+_WATCH_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,31 +160,32 @@ def launch(paths: ServerPaths, *, watch: bool) -> int:
     Raises:
         Conflict: the port is taken, or the data is in use.
     """
-    parent = os.getppid()
-    tied = tie_to_parent()
+    # Where the kernel cannot end the server with our parent, we have to stay and do it.
+    watch = watch or not tie_to_parent()
+    parent = living_parent()
     lock = lock_data(paths)
     check_port(HOST, paths.port, "store.port")
     command = [str(binary()), str(paths.conf)]
-    if tied and not watch:
+    if not watch:
         os.execv(command[0], command)  # noqa: S606 - no shell is wanted
     return _stay(command, lock, parent)
 
 
 def _stay(command: Sequence[str], lock: int, parent: int) -> int:
-    """Run the server as a child with our lock; pass SIGTERM on; stop it when the parent dies."""
-    signal.signal(signal.SIGTERM, lambda *_: server.terminate())
-    signal.signal(signal.SIGINT, lambda *_: server.terminate())
-    server = subprocess.Popen(command, pass_fds=(lock,))
-    os.close(lock)
-    while server.poll() is None:
-        if os.getppid() != parent:
-            server.terminate()
-            try:
-                server.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                server.kill()
-            return server.wait()
-        time.sleep(0.1)
+    """Run the server as a child with our lock; stop it on SIGTERM, and when the parent dies."""
+    asked = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: asked.set())
+    with subprocess.Popen(command, pass_fds=(lock,)) as server:
+        os.close(lock)
+        while server.poll() is None:
+            if asked.is_set() or os.getppid() != parent:
+                server.terminate()
+                try:
+                    server.wait(_STOP_S)
+                except subprocess.TimeoutExpired:
+                    server.kill()
+            time.sleep(_WATCH_S)
     return server.returncode
 
 

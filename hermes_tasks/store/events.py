@@ -7,11 +7,13 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from redis.exceptions import RedisError
 
+from hermes_tasks.contracts.errors import StoreFull
 from hermes_tasks.contracts.ids import new_id
 from hermes_tasks.store.client import Store, connect
 from hermes_tasks.store.keys import user_key
@@ -78,8 +80,8 @@ class EventReader:
         changed = asyncio.Event()
         self._waiters[stream].add(changed)
         self._seen.setdefault(stream, last)
-        await self._store.read(("XADD", self._wake, "MAXLEN", 1, "*", "n", 1), ("EXPIRE", self._wake, 3600))
         try:
+            await self._wake_reader()
             while True:
                 changed.clear()
                 [raw] = await self._store.read(("XRANGE", stream, f"({last}", "+", "COUNT", 500))
@@ -97,6 +99,11 @@ class EventReader:
             if not self._waiters[stream]:
                 del self._waiters[stream]
                 self._seen.pop(stream, None)
+
+    async def _wake_reader(self) -> None:
+        """Let the blocking read begin anew, with the streams that are followed now."""
+        with suppress(StoreFull):  # it begins anew within _BLOCK_MS by itself
+            await self._store.read(("XADD", self._wake, "MAXLEN", 1, "*", "n", 1), ("EXPIRE", self._wake, 3600))
 
     async def _read(self) -> None:
         woken = "0-0"

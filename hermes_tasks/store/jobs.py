@@ -8,8 +8,8 @@ from typing import Any
 
 from hermes_tasks.contracts.bell import Bell
 from hermes_tasks.contracts.errors import InvalidRequest
-from hermes_tasks.store.client import Store
 from hermes_tasks.store import hints
+from hermes_tasks.store.client import Store
 from hermes_tasks.store.keys import SHARDS, job_shard_key, user_key
 from hermes_tasks.store.rings import rings_of
 

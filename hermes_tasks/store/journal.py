@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -128,8 +128,10 @@ class StoreJournal:
     async def suspend(self) -> bool:
         """Store the run as waiting; False when nothing is pending any more."""
         async with self._writing:
-            answer = await self._guarded("run_suspend", self._index())
+            with self._leaving():
+                answer = await self._guarded("run_suspend", self._index(), hint=True)
             if answer["r"] == "continue":
+                self._lease.leaving = False
                 return False
             self._renewer.drop(self._lease)
             return True
@@ -142,10 +144,11 @@ class StoreJournal:
         """
         result = {"text": outcome.text} | ({"error": outcome.error} if outcome.error else {})
         async with self._writing:
-            await self._guarded(
-                "run_finish", str(outcome.state), str(outcome.exit_reason or outcome.state),
-                json.dumps(result, ensure_ascii=False), hint=True,
-            )  # fmt: skip
+            with self._leaving():
+                await self._guarded(
+                    "run_finish", self._index(), str(outcome.state), str(outcome.exit_reason or outcome.state),
+                    json.dumps(result, ensure_ascii=False), hint=True,
+                )  # fmt: skip
             self._renewer.drop(self._lease)
 
     async def release(self) -> None:
@@ -155,7 +158,7 @@ class StoreJournal:
         """
         async with self._writing:
             self._renewer.drop(self._lease)
-            with suppress(LeaseLost, RunCancelled):
+            with suppress(LeaseLost, RunCancelled), self._leaving():
                 await self._guarded("run_release", hint=True)
 
     async def pin(self, opening: str, system: str) -> tuple[str, str]:
@@ -173,10 +176,20 @@ class StoreJournal:
     def _guard(self) -> Guard:
         return Guard(self._record.user, self._record.id, self._lease.fence, self._lease.holder, self._index())
 
+    @contextmanager
+    def _leaving(self) -> Iterator[None]:
+        """Our own script ends the lease: the renewer, which may notice it before us, must not call that a loss."""
+        self._lease.leaving = True
+        try:
+            yield
+        except BaseException:
+            self._lease.leaving = False
+            raise
+
     async def _guarded(self, script: str, *args: str | int, hint: bool = False) -> dict[str, Any]:
         answer = await self._store.call(
             script, self._record.user, self._record.id, self._lease.fence, self._lease.holder, *args,
-            hint_ms=self._store.config.lease_ms if hint else None, patience=PATIENT,
+            hint_ms=self._store.config.soon_ms if hint else None, patience=PATIENT,
         )  # fmt: skip
         await self._bell.ring(rings_of(self._record.user, answer))
         if answer["r"] in _WRITTEN:

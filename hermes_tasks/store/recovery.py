@@ -13,15 +13,18 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from hermes_tasks.contracts.bell import Bell
-from hermes_tasks.contracts.errors import InvalidRequest, StoreUnavailable
+from hermes_tasks.contracts.errors import InvalidRequest, StoreFull, StoreUnavailable
 from hermes_tasks.contracts.ids import new_id
+from hermes_tasks.observe.logging import get_logger
+from hermes_tasks.store import hints
 from hermes_tasks.store.client import Store
-from hermes_tasks.store.jobs import move_hint
 from hermes_tasks.store.keys import SHARDS, job_shard_key, shard_key, user_key
 from hermes_tasks.store.rings import rings_of
 
 _PER_SHARD: Final = 200
 _PER_USER: Final = 200
+
+_log = get_logger(__name__)
 
 
 class Recovery:
@@ -74,6 +77,7 @@ class Recovery:
             ),
         )
         calm = self._note_restart(str(replies[0].get("run_id", ""))) and calm
+        self._store.saw_time(int(replies[0]["server_time_usec"]) // 1000)
         looked = 0
         for number, flat in enumerate(replies[1:]):
             pairs = flat if flat and isinstance(flat[0], tuple | list) else list(zip(flat[::2], flat[1::2], strict=True))
@@ -94,7 +98,11 @@ class Recovery:
 
     async def _mine(self, number: int) -> bool:
         lock = f"ht:sweep:recovery:{number}"
-        [mine] = await self._store.read(("SET", lock, self._name, "NX", "PX", max(50, self._store.config.sweep_ms - 100)))
+        keep = max(50, self._store.config.sweep_ms - 100)
+        try:
+            [mine] = await self._store.read(("SET", lock, self._name, "NX", "PX", keep))
+        except StoreFull:
+            return True  # the lock only limits load, and what frees memory must go on
         return bool(mine)
 
     async def _look(self, user: str, score: float, calm: bool) -> None:
@@ -102,7 +110,9 @@ class Recovery:
             answer = await self._store.call("due", user, "1" if calm else "0", _PER_USER)
         except InvalidRequest:
             answer = {"next": 0}
-        await move_hint(self._store, shard_key(user), user, score, int(answer["next"]))
+        await self._store.read(hints.move(shard_key(user), user, score, int(answer["next"])))
+        for member, fault in answer.get("faults") or []:
+            _log.error("record cannot be put right", user=user, record=member, reason=fault)
         if answer.get("takeovers") and self._on_takeover is not None:
             self._on_takeover(int(answer["takeovers"]))
         await self._bell.ring(rings_of(user, answer))
@@ -118,5 +128,5 @@ class Recovery:
             for key, first in ((shard_key(user), due), (job_shard_key(user), jobs)):
                 if first:
                     flat = list(first[0]) if isinstance(first[0], tuple | list) else list(first)
-                    await self._store.read(("ZADD", key, "LT", float(flat[1]), user))
+                    await self._store.read(hints.put_at(key, user, float(flat[1])))
         return len(names)

@@ -30,7 +30,12 @@ _GROUP: Final = 100
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """The sole right to advance one record: its fence, and a holder id new for each acquisition."""
+    """The sole right to advance one record: its fence, and a holder id new for each acquisition.
+
+    Attributes:
+        on_lost: told in the event loop, at most once, when somebody else has it or the run was ended.
+        leaving: the holder itself gives it back or ends the run just now; that it is gone then is no loss.
+    """
 
     kind: str  # "run" or "cur"
     user: str
@@ -40,6 +45,7 @@ class Lease:
     renewed: float = field(default_factory=time.monotonic)
     on_lost: Callable[[LeaseLost | RunCancelled], None] | None = None
     lost: LeaseLost | RunCancelled | None = None
+    leaving: bool = False
 
 
 class Renewer:
@@ -69,6 +75,7 @@ class Renewer:
         if self._thread is None:
             self._loop = asyncio.get_running_loop()
             self._changed = asyncio.Event()
+            self._beat = time.monotonic()
             self._thread = threading.Thread(target=self._run, name="lease-renewer", daemon=True)
             self._thread.start()
 
@@ -176,5 +183,5 @@ class Renewer:
 
     def _announce(self, lease: Lease) -> None:
         self._wake()
-        if lease.on_lost is not None and lease.lost is not None:
+        if lease.on_lost is not None and lease.lost is not None and not lease.leaving:
             lease.on_lost(lease.lost)

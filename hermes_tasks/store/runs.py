@@ -14,8 +14,8 @@ from hermes_tasks.contracts.ids import new_id
 from hermes_tasks.contracts.journal import AnyStep
 from hermes_tasks.contracts.kinds import RunState
 from hermes_tasks.contracts.runs import NewRun, RunRecord
-from hermes_tasks.contracts.strategy import Lost
 from hermes_tasks.contracts.steps import StartedStep, Usage, step_from_json
+from hermes_tasks.contracts.strategy import Lost
 from hermes_tasks.store.client import PATIENT, Store
 from hermes_tasks.store.journal import Guard, StoreJournal
 from hermes_tasks.store.keys import user_key
@@ -65,6 +65,7 @@ class Runs:
     def __init__(self, store: Store, bell: Bell, renewer: Renewer | None = None) -> None:
         self._store, self._bell, self._renewer = store, bell, renewer
         self._suspect: tuple[StoreJournal, int] | None = None
+        self._asking_for_suspect = False
         self._worker = f"{socket.gethostname()}:{os.getpid()}"
 
     async def create(self, run: NewRun) -> bool:
@@ -89,27 +90,41 @@ class Runs:
         """
         if self._renewer is None:
             raise LeaseLost("this process renews no leases, so it cannot claim runs")
-        holder = new_id()
-        free = "0" if self._holds_suspect() else "1"
-        answer = await self._store.call(
-            "run_claim", user, run_id, holder, free, self._worker, hint_ms=self._store.config.lease_ms
+        lease = Lease("run", user, run_id, 0, new_id(), on_lost=lost)
+        answer = await self._ask(lease, "0")
+        if answer["r"] != "suspect":
+            return self._journal(self._renewer, lease, answer)
+        if self._holds_suspect(self._renewer):
+            return None
+        self._asking_for_suspect = True
+        try:
+            return self._journal(self._renewer, lease, await self._ask(lease, "1"))
+        finally:
+            self._asking_for_suspect = False
+
+    async def _ask(self, lease: Lease, suspect: str) -> dict[str, Any]:
+        return await self._store.call(
+            "run_claim", lease.user, lease.id, lease.holder, suspect, self._worker, hint_ms=self._store.config.lease_ms
         )
+
+    def _journal(self, renewer: Renewer, lease: Lease, answer: Mapping[str, Any]) -> StoreJournal | None:
         if answer["r"] != "claimed":
             return None
         raw: dict[str, str] = answer["run"]
-        lease = self._renewer.add(Lease("run", user, run_id, int(raw["fence"]), holder, on_lost=lost))
-        steps = [step_from_json(text) for text in answer["steps"] or []]
-        journal = StoreJournal(self._store, self._bell, self._renewer, record_of(user, raw), lease, steps)
+        lease.fence = int(raw["fence"])
+        # Decoded before the lease is renewed: a record that cannot be read must not stay ours.
+        record, steps = record_of(lease.user, raw), [step_from_json(text) for text in answer["steps"] or []]
+        journal = StoreJournal(self._store, self._bell, renewer, record, renewer.add(lease), steps)
         if int(raw.get("attempts", 0)) >= SUSPECT_ATTEMPTS:
             self._suspect = (journal, len(steps))
         return journal
 
-    def _holds_suspect(self) -> bool:
+    def _holds_suspect(self, renewer: Renewer) -> bool:
         """One suspect at a time: a run that kills processes must not meet another that is only unlucky."""
-        if self._suspect is None or self._renewer is None:
-            return False
+        if self._asking_for_suspect or self._suspect is None:
+            return self._asking_for_suspect
         journal, steps = self._suspect
-        return self._renewer.holds(journal.lease) and len(journal.steps) == steps
+        return renewer.holds(journal.lease) and len(journal.steps) == steps
 
     async def create_batch(self, guard: Guard, started: StartedStep, call: int, children: Sequence[NewRun]) -> None:
         """Write a delegation's ``started`` step, its batch and its children in one script, under the parent's lease.
@@ -182,3 +197,9 @@ class Runs:
             pipe.expire(key, self._store.config.keep_s)
             await pipe.execute()
         return f"result:{run}/{name}"
+
+    async def read_long(self, user: str, pointer: str) -> str | None:
+        """The text behind a pointer of :meth:`save_long`, if it is this user's and still kept."""
+        run, _, name = pointer.removeprefix("result:").partition("/")
+        [text] = await self._store.read(("HGET", user_key(user, f"spill:{run}"), name))
+        return None if text is None else str(text)

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import BaseModel, ConfigDict
 
 from hermes_tasks.contracts.errors import Conflict, InvalidRequest, NotFound
-from hermes_tasks.contracts.ids import checked_user_id
+from hermes_tasks.contracts.ids import checked_user_id, new_id
 from hermes_tasks.store.client import Store
 from hermes_tasks.store.keys import user_key
 
@@ -64,7 +64,7 @@ class Users:
         fields = ("zone", checked_zone(zone), "language", language)
         # The registry first: a name in it without a record is harmless, a record outside it would never be swept.
         await self._store.read(("SADD", _REGISTRY, user))
-        answer = await self._store.call("user_put", user, "add", *fields)
+        answer = await self._store.call("user_put", user, "add", new_id(), *fields)
         if answer["r"] == "exists":
             raise Conflict(f"user {user} exists; change it with: hermes-tasks users set {user}", field="user")
         return await self.new_key(user, key)
@@ -90,7 +90,7 @@ class Users:
         if not fields:
             raise InvalidRequest("nothing to change: give --zone or --language")
         await self.get(user)
-        await self._store.call("user_put", user, "set", *fields)
+        await self._store.call("user_put", user, "set", new_id(), *fields)
         return await self.get(user)
 
     async def get(self, user: str) -> User:

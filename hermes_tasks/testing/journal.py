@@ -32,6 +32,7 @@ class MemoryRun:
         events: (attempt, type, data) of everything emitted.
         pending: batches whose children are still at work.
         outcome: what ``finish`` wrote.
+        pinned: opening message and system prompt, once a holder pinned them.
     """
 
     record: RunRecord
@@ -41,6 +42,7 @@ class MemoryRun:
     claims: int = 0
     state: RunState = RunState.QUEUED
     outcome: Outcome | None = None
+    pinned: tuple[str, str] | None = None
 
     @property
     def steps(self) -> list[AnyStep]:
@@ -199,6 +201,12 @@ class MemoryJournal:
         self._check()
         self.run.state, self.run.outcome = outcome.state, outcome
         self._ended = RunCancelled("the run has ended")
+
+    async def pin(self, opening: str, system: str) -> tuple[str, str]:
+        """See ``Journal``."""
+        self._check()
+        self.run.pinned = self.run.pinned or (opening, system)
+        return self.run.pinned
 
     async def release(self) -> None:
         """See ``Journal``."""

@@ -25,6 +25,7 @@ from hermes_tasks.memory.tool import MemoryTool
 from hermes_tasks.review.strategy import ReviewStrategy
 from hermes_tasks.settings import Settings
 from hermes_tasks.tools.registry import Registry
+from hermes_tasks.tools.results import ReadResult
 from hermes_tasks.tools.toolsets import file_tools, terminal_tools, web_tools
 from hermes_tasks.tools.workspace import Workspaces
 from hermes_tasks.turns.strategy import TurnStrategy
@@ -74,6 +75,7 @@ class Agents:
                 max_summary_chars=settings.delegation.max_summary_chars,
             ),
             MemoryTool(self._base.memory, self._limits),
+            ReadResult(self._base.runs),
             *file_tools(),
             *terminal_tools(settings.tools),
             *web_tools(settings.tools),

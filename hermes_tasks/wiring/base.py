@@ -26,10 +26,10 @@ from hermes_tasks.store.users import Users
 _log = get_logger(__name__)
 #: What each kind of run may use. What is not named here is refused at execution, whatever a model asks for.
 TOOLSETS: dict[RunKind, tuple[str, ...]] = {
-    RunKind.TURN: ("delegation", "memory"),
-    RunKind.CHILD: ("terminal", "file", "web"),
+    RunKind.TURN: ("delegation", "memory", "results"),
+    RunKind.CHILD: ("terminal", "file", "web", "results"),
     RunKind.REVIEW: ("memory",),
-    RunKind.CRON: ("terminal", "file", "web"),
+    RunKind.CRON: ("terminal", "file", "web", "results"),
 }
 MEMORY_ACCESS: dict[RunKind, str] = {RunKind.TURN: "write", RunKind.REVIEW: "write", RunKind.CRON: "read"}
 

@@ -57,8 +57,7 @@ class WorkerProcess:
     def __init__(self, base: Base, renewer: Renewer, *, runs: bool, parts: Parts) -> None:
         self.base, self.renewer = base, renewer
         self.agents = compose_agents(base, parts) if runs else None
-        rendering = {} if parts.render is None else {"render": parts.render}
-        self.drainer = Drainer(base.channel, batch=base.settings.memory.drain_batch, **rendering)
+        self.drainer = Drainer(base.channel, batch=base.settings.memory.drain_batch, render=parts.render)
         self.delivery = InboxDelivery(base.jobs)
         self.recovery = Recovery(base.store, base.bell)
         self._sweeping: asyncio.Task[None] | None = None

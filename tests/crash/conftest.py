@@ -20,5 +20,5 @@ def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
 
 @pytest.fixture(scope="session")
 def rounds() -> int:
-    """How often a kill is repeated: a few times in CI, ``make soak`` sets HERMES_SOAK_ROUNDS."""
-    return int(os.environ.get("HERMES_SOAK_ROUNDS", "2"))
+    """How often a kill is repeated: a few times in CI, ``make soak`` sets CRASH_REPEATS."""
+    return int(os.environ.get("CRASH_REPEATS", "1"))

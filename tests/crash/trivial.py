@@ -85,7 +85,7 @@ class TrivialWork:
             self.note("stopped", session, type(error).__name__)
 
     async def deliver(self, user: str, delivery: str) -> None:
-        raise NotImplementedError
+        self.note("deliver", user, delivery)
 
     async def reindex(self) -> None:
         await self._recovery.reindex()

@@ -16,7 +16,7 @@ from hermes_tasks.demo.server import ModelServer, Script
 from hermes_tasks.settings import ModelSettings
 
 NOW = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
-KEY = "sk-test-0123456789abcdef"
+KEY = "plain/0123456789abcdef"
 
 
 class FixedClock:

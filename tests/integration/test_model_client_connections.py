@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from hermes_tasks.contracts.errors import ModelRefused, ModelUnavailable
+from hermes_tasks.agent.model import ModelClient
+from hermes_tasks.contracts.errors import BadModelAnswer, ModelRefused, ModelUnavailable
 from hermes_tasks.demo.reply import AUTO, Call, Reply
 from hermes_tasks.demo.server import ModelServer
-from tests.integration.model_clients import KEY, probe, request, settings
+from tests.integration.model_clients import KEY, FixedClock, probe, request, settings
 
 pytestmark = pytest.mark.anyio
 
@@ -173,6 +174,27 @@ async def test_calls_one_after_the_other_use_one_connection() -> None:
         for _ in range(5):
             await asking.ask()
     assert len(ports) == 1
+
+
+async def test_an_answer_that_is_given_up_gives_its_connection_back() -> None:
+    bad = [
+        Reply(body="<p>" * 100_000, content_type="text/html"),
+        Reply(body="x" * 100_000, content_type="text/plain"),
+        Reply(body="[" + " " * 100_000 + "]"),
+        Reply(status=500, body="x" * 100_000),
+        Reply(text="one two three four", malformed_at=2, chunk_delay=0.01),
+        Reply(text="one two three four", insert=[(2, {"error": "broken"})], chunk_delay=0.01),
+    ]
+    async with ModelServer([*bad, Reply(text="through")]) as server:
+        client = ModelClient({"default": settings(server.base_url)}, clock=FixedClock(), connections=1)
+        errors = []  # kept, so that no garbage collection closes what was left open
+        for _ in bad:
+            with pytest.raises((BadModelAnswer, ModelUnavailable)) as caught:
+                await client.ask(request(timeout_s=5.0))
+            errors.append(caught.value)
+        assert not [error for error in errors if "within" in str(error)]
+        assert (await client.ask(request(timeout_s=5.0))).text == "through"
+        await client.aclose()
 
 
 async def test_closing_twice_is_harmless() -> None:

@@ -25,13 +25,12 @@ async def asked(first: Reply, second: Reply | None, *, vision: bool = True, **fi
             "default": settings(one.base_url, fallback="spare", vision=True),
             "spare": settings(two.base_url, model="gpt-spare", vision=vision),
         }
-        async with probe(**models) as asking:
-            step = await asking.ask(**fields)
-        one.check()
-        two.check()
-        if spare:
-            assert two.calls[0].model == "gpt-spare"
-        return step
+        try:
+            async with probe(**models) as asking:
+                return await asking.ask(**fields)
+        finally:
+            assert [call.model for call in one.calls] == ["gpt-test"]
+            assert [call.model for call in two.calls] == ["gpt-spare"] * (second is not None)
 
 
 @pytest.mark.parametrize(

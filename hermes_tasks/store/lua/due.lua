@@ -1,7 +1,8 @@
 -- due: recovery of one user: every record whose time has come is put right, each by comparing its state first.
 -- ARGV[2] '1' if expired leases may be taken over now  [3] most records to look at
--- Answers ok {next}: when this user must be looked at again (0 = never), and the rings that are due.
-local takeovers = 0
+-- Answers ok {next, takeovers, faults}: when this user must be looked at again (0 = never), the rings that are due, and
+-- records that could not be put right: each keeps its place, and does not keep the others waiting.
+local takeovers, faults = 0, {}
 
 local function ring_again(record, member, ...)
   local rung = redis.call('HINCRBY', record, 'rung', 1)
@@ -84,7 +85,15 @@ end
 if not live_user() then return answer('ok', { next = 0, takeovers = 0 }) end
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', key('due'), '-inf', ms(NOW), 'LIMIT', 0, ARGV[3])) do
   local kind, id = string.match(member, '^(%a+):(.*)$')
-  if look[kind] then look[kind](id, member) else forget(member) end
+  if look[kind] then
+    local fine, fault = pcall(look[kind], id, member)
+    if not fine then
+      look_at(member, NOW + C.ring_max_ms)
+      faults[#faults + 1] = { member, type(fault) == 'table' and fault.err or tostring(fault) }
+    end
+  else
+    forget(member)
+  end
 end
 local first = redis.call('ZRANGE', key('due'), 0, 0, 'WITHSCORES')
-return answer('ok', { next = int(first[2]), takeovers = takeovers })
+return answer('ok', { next = int(first[2]), takeovers = takeovers, faults = faults })

@@ -35,7 +35,7 @@ BODY = "MIIEpAIBAAKCAQEA7bq\n3kQ7exampleexample\nabc=="
         ("PGPASSWORD=swordfish psql", "PGPASSWORD=*** psql"),
         ("MAIL_PASS='one2three'", "MAIL_PASS='***'"),
         ('{"password": "hunter", "user": "bob"}', '{"password": "***", "user": "bob"}'),
-        (r'{\"clientSecret\": \"abcd1234efgh\"}', r'{\"clientSecret\": \"***\"}'),
+        (r"{\"clientSecret\": \"abcd1234efgh\"}", r"{\"clientSecret\": \"***\"}"),
         (r'"api_key": "ab\"cd1234efgh"', '"api_key": "***"'),
         ("{'secret_key': 'ab12cd34'}", "{'secret_key': '***'}"),
         ("aws_secret_access_key = wJalr7UtnFEMI/K7MDENG", "aws_secret_access_key = ***"),
@@ -109,8 +109,30 @@ def test_harmless_text_is_left_alone(text: str) -> None:
     st.lists(
         st.one_of(
             st.sampled_from(
-                ["token=", '"password": "', "Authorization: ", "Bearer ", "://", ":", "@", "cookie: ", "\n", '"', "\\"]
-                + [KEY, AWS, JWT, GITHUB, BEGIN, END, "***", "…", "a1b2c3d4", "--secret ", "export X_TOKEN="]
+                [
+                    "token=",
+                    '"password": "',
+                    "Authorization: ",
+                    "Bearer ",
+                    "://",
+                    ":",
+                    "@",
+                    "cookie: ",
+                    "\n",
+                    '"',
+                    "\\",
+                    KEY,
+                    AWS,
+                    JWT,
+                    GITHUB,
+                    BEGIN,
+                    END,
+                    "***",
+                    "…",
+                    "a1b2c3d4",
+                    "--secret ",
+                    "export X_TOKEN=",
+                ]
             ),
             st.text(max_size=6),
         ),
@@ -130,11 +152,32 @@ def test_a_token_is_found_wherever_it_stands(before: str, after: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["a", "-", " ", "\n", '"', "sk-", "eyJ-", "token:", 'token="', r'token="\\', "a://", "http://a:", "bearer ", "curl -u "]
-    + ["cookie: ", "login ", "--a ", "a:b.", BEGIN, "token : a.", "ghp_"],
+    [
+        "a",
+        "-",
+        " ",
+        "\n",
+        '"',
+        "sk-",
+        "eyJ-",
+        "token:",
+        'token="',
+        r'token="\\',
+        "a://",
+        "http://a:",
+        "bearer ",
+        "curl -u ",
+        "cookie: ",
+        "login ",
+        "--a ",
+        "a:b.",
+        BEGIN,
+        "token : a.",
+        "ghp_",
+    ],
 )
 def test_hostile_input_costs_linear_time(piece: str) -> None:
-    small, large = piece * (20_000 // len(piece)), piece * (400_000 // len(piece))
+    small, large = piece * (10_000 // len(piece)), piece * (200_000 // len(piece))
     begin = time.perf_counter()
     mask_secrets(small)
     middle = time.perf_counter()

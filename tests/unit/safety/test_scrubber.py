@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +13,28 @@ BLOCK = f"{OPEN_TAG}\n{SECRET}\n{CLOSE_TAG}"
 PIECES = st.lists(
     st.one_of(
         st.sampled_from(
-            [OPEN_TAG, CLOSE_TAG, OPEN_TAG.upper(), "<Memory-Context>", "< memory-context >", "< /  memory-context>"]
-            + ["\n", "\r", "\r\n", " ", "\t", "<", "</", "<mem", "memory-context", ">", "x", "\u0130", "<\u0130", SECRET]
+            [
+                OPEN_TAG,
+                CLOSE_TAG,
+                OPEN_TAG.upper(),
+                "<Memory-Context>",
+                "< memory-context >",
+                "< /  memory-context>",
+                "\n",
+                "\r",
+                "\r\n",
+                " ",
+                "\t",
+                "<",
+                "</",
+                "<mem",
+                "memory-context",
+                ">",
+                "x",
+                "\u0130",
+                "<\u0130",
+                SECRET,
+            ]
         ),
         st.text(max_size=5),
     ),
@@ -28,7 +50,7 @@ def stream(chunks: list[str]) -> str:
 @given(text=PIECES, cuts=st.lists(st.integers(0, 400), max_size=30))
 def test_the_output_does_not_depend_on_the_cuts(text: str, cuts: list[int]) -> None:
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    chunks = [text[a:b] for a, b in zip(places, places[1:], strict=False)]
+    chunks = [text[a:b] for a, b in pairwise(places)]
     assert stream(chunks) == stream(list(text)) == scrub(text)
 
 

@@ -1,0 +1,43 @@
+"""Arguments of a tool as a pydantic model: its JSON schema for the provider, and errors a model can use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from hermes_tasks.contracts.tools import ToolOutput
+
+
+class Arguments(BaseModel):
+    """Base of every tool's arguments. Unknown fields are refused, so that no wish is silently dropped."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+A = TypeVar("A", bound=Arguments)
+
+
+def read(model: type[A], args: Mapping[str, Any]) -> A | ToolOutput:
+    """The checked arguments, or an error that names each wrong field and what is accepted."""
+    try:
+        return model.model_validate(dict(args))
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}" for fault in error.errors()
+        )
+        fields = ", ".join(
+            f"{name}{'' if field.is_required() else ' (optional)'}" for name, field in model.model_fields.items()
+        )
+        return ToolOutput(f"not run: {faults}. Fields: {fields}", error=True)
+
+
+def schema(name: str, description: str, model: type[Arguments]) -> Mapping[str, Any]:
+    """The function schema that is offered."""
+    parameters = model.model_json_schema()
+    parameters.pop("title", None)
+    parameters.pop("description", None)
+    for field in parameters.get("properties", {}).values():
+        field.pop("title", None)
+    return {"name": name, "description": description, "parameters": parameters}

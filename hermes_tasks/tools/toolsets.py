@@ -1,0 +1,34 @@
+"""The toolsets as values; ``wiring`` joins them into one registry. Nothing registers itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hermes_tasks.contracts.tools import AnyTool
+from hermes_tasks.settings.sections import ToolSettings
+from hermes_tasks.tools.files import Patch, ReadFile, WriteFile
+from hermes_tasks.tools.search import SearchFiles
+from hermes_tasks.tools.terminal import Terminal
+from hermes_tasks.tools.web import WebFetch
+from hermes_tasks.tools.websearch import SearxngBackend, WebSearch
+
+
+def file_tools() -> Sequence[AnyTool]:
+    """Toolset ``file``."""
+    return (ReadFile(), WriteFile(), Patch(), SearchFiles())
+
+
+def terminal_tools(settings: ToolSettings) -> Sequence[AnyTool]:
+    """Toolset ``terminal``."""
+    return (Terminal(timeout_s=settings.terminal_timeout_s, output_chars=settings.terminal_output_chars),)
+
+
+def web_tools(settings: ToolSettings) -> Sequence[AnyTool]:
+    """Toolset ``web``; ``web_search`` only with a backend."""
+    fetch = WebFetch(
+        max_bytes=settings.web_max_bytes, timeout_s=settings.web_timeout_s,
+        allow_private=settings.allow_private_addresses,
+    )  # fmt: skip
+    if settings.search_url is None:
+        return (fetch,)
+    return (fetch, WebSearch(SearxngBackend(str(settings.search_url))))
