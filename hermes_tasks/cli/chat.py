@@ -6,20 +6,19 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hermes_tasks.cli.chat_words import conversation, unanswered
 from hermes_tasks.cli.errors import ExitCode, told_in_one_line
 from hermes_tasks.cli.front_client import KeyFileOption, UrlOption, open_client
 from hermes_tasks.cli.options import ConfigOption, HomeOption, JsonOption
-from hermes_tasks.cli.printing import clean, moment
+from hermes_tasks.cli.printing import clean
 from hermes_tasks.contracts.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from hermes_tasks.client import Answer, Client
-
-COMMANDS: Final = "/new a new session · /history what was said · /quit leave"
 
 
 def chat(
@@ -96,23 +95,6 @@ def lines_of(stream: Iterable[bytes]) -> Iterator[str]:
             yield line.decode().rstrip("\r\n")
         except UnicodeDecodeError:
             raise InvalidRequest(f"line {number} of standard input is not UTF-8; convert it first") from None
-
-
-def conversation(turns: list[dict[str, Any]]) -> str:
-    """Turns as people read them."""
-    if not turns:
-        return "nothing was said in this session yet"
-    told = []
-    for turn in turns:
-        told.append(f"{moment(turn['at_ms'])}  you: {clean(turn['user'])}")
-        ended = "" if turn["state"] == "completed" else f" [{turn['state']}: {turn['error'] or turn['reason']}]"
-        told.append(f"{clean(turn['assistant'])}{clean(ended)}")
-    return "\n".join(told)
-
-
-def unanswered(answer: Answer) -> str:
-    """Why a turn has no answer, in one line."""
-    return clean(f"the turn is {answer.state}: {answer.error or answer.exit_reason or 'no reason was given'}")
 
 
 def _as_json(answer: Answer, session: str) -> str:

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from hermes_tasks.cli.chat import COMMANDS, conversation, unanswered
 from hermes_tasks.cli.chat_view import TurnView
+from hermes_tasks.cli.chat_words import COMMANDS, conversation, unanswered
 from hermes_tasks.cli.printing import clean
 from hermes_tasks.client import Client, Sent, answer_of
 from hermes_tasks.contracts.errors import HermesTasksError

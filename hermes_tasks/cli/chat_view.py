@@ -141,6 +141,7 @@ class Frame:
         below += [Text(f"  {notice}", style="yellow") for notice in map(one_line, self.view.notices)]
         if status := self.view.status():
             below.append(Text(f"  {status} …", style="dim"))
-        lines = Text(clean(self.view.live.text)).wrap(console, options.max_width)
+        text = clean(self.view.live.text)
+        lines = list(Text(text).wrap(console, options.max_width)) if text else []
         room = max(1, options.size.height - len(below) - _MARGIN)
-        yield Group(*list(lines)[-room:], *below)
+        yield Group(*lines[-room:], *below)

@@ -20,7 +20,7 @@ from hermes_tasks.wiring.admin import ensure_user, open_admin
 if TYPE_CHECKING:
     from hermes_tasks.settings import Settings
 
-_TELL: Final = "Hello! My project is called Halcyon and I prefer short answers."
+_TELL: Final = "Hello! My project is called Halcyon and I prefer green tea."
 _DELEGATE: Final = "Research three things in parallel: tide tables, kayak routes, harbour fees."
 _RECALL: Final = "What do you remember about me?"
 _DIGEST: Final = "Morning digest: the news about Halcyon"
@@ -76,10 +76,10 @@ def verdict(facts: Facts) -> list[str]:
         "they ran in other processes than the front": bool(workers) and facts.front_pid not in workers,
         "a review ran after each turn and is not in the conversation": len(facts.reviews) >= 1
         and all(run.state == "completed" for run in facts.reviews),
-        "the review stored what the user told": "short answers" in str(facts.memory),
-        "the next session remembered it": "short answers" in facts.recalled or "Halcyon" in facts.recalled,
+        "the review stored what the user told": "green tea" in str(facts.memory),
+        "the next session remembered it": "green tea" in facts.recalled or "Halcyon" in facts.recalled,
         "the other user sees none of it": "Halcyon" not in facts.not_recalled + str(facts.other_memory)
-        and "short answers" not in facts.not_recalled + str(facts.other_memory),
+        and "green tea" not in facts.not_recalled + str(facts.other_memory),
         "beat fired the job and its answer is in the inbox": [mail["status"] for mail in facts.inbox] == ["completed"],
         "every channel is applied to its end": all(last == applied for _, _, last, applied in facts.channels),
         "memory holds every turn once, in order": all(

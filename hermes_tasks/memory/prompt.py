@@ -47,6 +47,4 @@ def _shown(name: Document, entry: str) -> str:
     found = threats_in(entry)
     if not found:
         return entry
-    return (
-        f"[BLOCKED: an entry of {name.upper()} is left out: it matches {', '.join(found)}. Its owner can remove it.]"
-    )
+    return f"[BLOCKED: an entry of {name.upper()} is left out: it matches {', '.join(found)}. Its owner can remove it.]"

@@ -139,8 +139,9 @@ async def test_jobs_inbox_and_runs(store_url: str, tmp_path: Path) -> None:
         assert table[1].split()[:3] == [job["job"], "digest", "active"]
 
         assert (await sh.run("inbox"))[1] == "nothing yet\n"
+        text = "line one\nline \x1b[2Jtwo"
         mail = {"id": "m", "job": job["job"], "name": "digest", "slot": 1, "at": 1_900_000_000_000,
-                "status": "completed", "reason": "completed", "text": "line one\nline \x1b[2Jtwo", "error": ""}  # fmt: skip
+                "status": "completed", "reason": "completed", "text": text, "error": ""}  # fmt: skip
         await stack.services.store.read(("RPUSH", "ht:{u:me}:mail", json.dumps(mail)))
         head, *body = (await sh.run("inbox"))[1].splitlines()
         assert head.endswith("digest  completed")

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from hermes_tasks.contracts.errors import StoreUnavailable
 from hermes_tasks.contracts.memory import Entry, EntryKind
 from hermes_tasks.memory.drain import MAX_TEXT_CHARS, Drainer, remembered
-from hermes_tasks.store.channel import BUILTIN
+from hermes_tasks.store.channel import BUILTIN, Channel, Draining
 from hermes_tasks.testing.server import EmbeddedServer
 from tests.integration.memory_world import SESSION, USER, Process, process
 
@@ -150,6 +152,28 @@ async def test_a_drain_goes_on_when_the_store_comes_back(store_url: str, store_s
         assert await said(one) == ["one", "two"]
 
 
+class Unanswered(Channel):
+    """A store that does not answer the first two times, however long one waits."""
+
+    left = 2
+
+    async def apply(self, draining: Draining, documents: Sequence[str], more: int) -> bool:
+        if self.left:
+            self.left -= 1
+            raise StoreUnavailable("the store does not answer")
+        return await super().apply(draining, documents, more)
+
+
+async def test_a_held_cursor_is_not_left_behind_by_a_long_outage(store_url: str) -> None:
+    async with process(store_url) as one:
+        await say(one, "one", "two")
+        channel = Unanswered(one.store, one.bell, one.renewer)
+        await Drainer(channel).drain(USER, SESSION, BUILTIN)
+        assert channel.left == 0
+        assert await said(one) == ["one", "two"]
+        assert not one.renewer._leases
+
+
 async def test_only_the_newest_turns_are_kept(store_url: str) -> None:
     async with process(store_url, kept=3) as one:
         await say(one, *"abcde")
@@ -167,11 +191,13 @@ def test_secrets_and_recalled_blocks_are_not_remembered() -> None:
 
 
 def test_long_texts_are_cut_to_a_bound_without_half_a_secret() -> None:
-    words = "word " * 798  # the token begins before the part that is looked at ends
-    made = kept(user=words + "x tok_live_9f3kQ7example " * 10, assistant="y" * 100_000)
-    assert len(made["user"]) == MAX_TEXT_CHARS == len(made["assistant"])
-    masked = kept(user=f"-----BEGIN PRIVATE KEY-----\n{'A' * 3960}\n-----END PRIVATE KEY-----", assistant="")
-    assert "AAAA" not in masked["user"]
+    key = f"-----BEGIN PRIVATE KEY-----\n{'A' * 3000}\n-----END PRIVATE KEY-----"
+    filler = "w " * ((2 * MAX_TEXT_CHARS - len(key) - 14) // 2)  # the part that is looked at ends inside the token
+    made = kept(user=f"{key} {filler}tok_live_9f3kQ7example more", assistant="y" * 100_000)
+    assert "AAAA" not in made["user"]
+    assert "9f3k" not in made["user"]
+    assert len(made["user"]) < MAX_TEXT_CHARS == len(made["assistant"])
+    assert made["assistant"].endswith("…")
 
 
 @pytest.mark.parametrize("data", [{}, {"user": " ", "assistant": None}, {"user": 7, "assistant": ["x"]}])

@@ -69,6 +69,12 @@ async def test_what_the_prompt_has_is_left_out_but_older_turns_of_the_session_ar
         assert "two" in await recall(one, "bread", in_prompt=0)
 
 
+async def test_what_fits_much_worse_than_the_best_is_left_out(store_url: str) -> None:
+    async with process(store_url) as one:
+        await had(one, ("a", "porto trip hotel tram", ""), ("b", "the tram was late", ""), ("c", "tram again", ""))
+        assert await recall(one, "porto trip hotel tram") == "- 1970-01-02 | user: porto trip hotel tram"
+
+
 async def test_scripts_without_spaces_are_found(store_url: str) -> None:
     async with process(store_url) as one:
         await had(one, ("a", "我喜欢喝绿茶", "好的"), ("b", "今天天气", "晴"))

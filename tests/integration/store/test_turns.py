@@ -105,7 +105,7 @@ async def test_only_a_completed_turn_is_synced_and_reviewed(world: World) -> Non
     assert [(entry.pos, entry.kind, entry.turn, entry.turn_id) for entry in entries] == [
         (1, "turn", 1, done), (2, "skipped", 2, failed),
     ]  # fmt: skip
-    assert entries[0].data == {"user": "one", "assistant": "done"}
+    assert entries[0].data == {"user": "one", "assistant": "done", "origin": "user"}
     assert entries[1].data == {"state": "failed", "reason": "model_error"}
     assert await world.on("HGETALL", "owed") == {session: "1"}
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_tasks.memory.documents import (
@@ -246,8 +246,8 @@ def test_a_batch_is_its_operations_in_order_or_nothing(entries: tuple[str, ...],
 @given(entries=documents(), operation=OPERATIONS)
 def test_replace_and_remove_touch_one_entry_only(entries: tuple[str, ...], operation: Operation) -> None:
     made = apply(entries, operation, SMALL, as_is)
-    assume(isinstance(made, Change))
-    assert isinstance(made, Change)
+    if isinstance(made, Refusal):
+        return
     if operation.action is Action.ADD:
         assert made.entries[: len(entries)] == entries
         assert len(made.entries) <= len(entries) + 1

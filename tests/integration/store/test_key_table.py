@@ -1,0 +1,106 @@
+"""The table of keys is the truth: whatever is in the store stands in it, with its type, owner and expiry."""
+
+from __future__ import annotations
+
+import re
+from contextlib import aclosing
+
+import pytest
+
+from hermes_tasks.store.keys import DAY_S, GLOBAL_KEYS, USER_KEYS, KeyRule, user_key
+from tests.integration.store.scenario import full_scenario
+from tests.integration.store.world import CONFIG, USER, World
+
+pytestmark = pytest.mark.anyio
+
+#: What may stand for a word in brackets. Ids never hold a colon, so that no key can be read as two.
+_WORD = r"[^:|]+"
+
+
+def matcher(pattern: str) -> re.Pattern[str]:
+    parts = re.split(r"(<\w+>)", pattern)
+    return re.compile("".join(_WORD if part.startswith("<") else re.escape(part) for part in parts))
+
+
+def rules_of(name: str) -> list[KeyRule]:
+    prefix = user_key(USER, "")
+    if name.startswith(prefix):
+        return [rule for rule in USER_KEYS if matcher(rule.suffix).fullmatch(name.removeprefix(prefix))]
+    return [rule for rule in GLOBAL_KEYS if matcher(rule.suffix).fullmatch(name)]
+
+
+async def expected_ttl(world: World, name: str, rule: KeyRule) -> tuple[int, int]:
+    """The range in which the key's time to live must be, seconds; (-1, -1) = it does not expire."""
+    suffix = name.removeprefix(user_key(USER, ""))
+    match rule.expiry.split(";")[0]:
+        case "7 days after its end" | "7 days after the parent's end":
+            kind, _, run = suffix.partition(":")
+            if kind == "batch":
+                run = await world.on("HGET", suffix, "parent")
+            ended = (await world.runs.get(USER, run)).state.terminal
+            return (CONFIG.keep_s - 60, CONFIG.keep_s) if ended else (-1, -1)
+        case "7 days":
+            return CONFIG.keep_s - 60, CONFIG.keep_s
+        case "7 days after delivery":
+            delivered = await world.on("HGET", suffix, "state") == "delivered"
+            return (CONFIG.keep_s - 60, CONFIG.keep_s) if delivered else (-1, -1)
+        case "1 h after the last turn":
+            session = await world.on("HGETALL", f"sess:{suffix.removeprefix('ev:')}")
+            return (-1, -1) if session["open"] else (3540, 3600)
+        case "24 h":
+            return DAY_S - 60, DAY_S
+        case "1 day":
+            return DAY_S - 60, DAY_S
+        case "1 h":
+            return 3540, 3600
+        case "under 1 s":
+            return 0, 1
+        case "2 periods, at least 1 h":
+            return 3540, 3600
+        case "none" | "trimmed at each creation" | "deleted when applied":
+            return -1, -1
+    raise AssertionError(f"the test does not know the expiry {rule.expiry!r} of {rule.suffix}")
+
+
+async def test_every_key_stands_in_the_table_once_with_its_type_and_expiry(world: World) -> None:
+    await full_scenario(world)
+    async with aclosing(world.events.follow(USER, "talk", "0-0")) as events:
+        assert await anext(events)
+        await world.runs.cancel(USER, "fire-0")  # a hint that is due, so that the sweep takes its lock
+        await world.recovery.sweep()
+        names = sorted(await world.command("KEYS", "*"))
+        seen: set[str] = set()
+        for name in names:
+            rules = rules_of(name)
+            assert [rule.suffix for rule in rules] == [rules[0].suffix] if rules else False, f"{name}: {rules}"
+            [rule] = rules
+            kind, ttl = await world.store.read(("TYPE", name), ("TTL", name))
+            if ttl == -2 and rule.expiry == "under 1 s":
+                seen.add(rule.suffix)
+                continue
+            assert kind == rule.kind, name
+            low, high = await expected_ttl(world, name, rule)
+            assert low <= ttl <= high, f"{name}: expires in {ttl} s, {rule.expiry!r} is announced"
+            seen.add(rule.suffix)
+    assert {rule.suffix for rule in (*USER_KEYS, *GLOBAL_KEYS)} - seen == set(), "rows that no script writes"
+
+
+async def test_what_is_announced_as_empty_when_idle_is_gone_when_idle(world: World) -> None:
+    await full_scenario(world)
+    for _ in range(200):
+        rung = [ring for ring in world.bell.take() if ring.task != "deliver"]
+        if not rung:
+            break
+        for ring in rung:
+            if ring.task == "drain":
+                if draining := await world.channel.claim(USER, ring.args[1], ring.args[2], 50):
+                    await world.channel.apply(draining, [], 0)
+            elif (await world.state(ring.args[1])).terminal is False:
+                await world.runs.cancel(USER, ring.args[1])
+    await world.jobs.deliver(USER, "fire-1")
+    idle = [rule for rule in USER_KEYS if "empty when idle" in rule.expiry or rule.suffix in ("due", "win:<class>")]
+    names = await world.command("KEYS", user_key(USER, "*"))
+    for rule in idle:
+        left = [name for name in names if rules_of(name) == [rule]]
+        parents = await world.runs.recent(USER, 200)
+        assert left == [], f"{rule.suffix}: {left}; open: {[run.id for run in parents if not run.state.terminal]}"
