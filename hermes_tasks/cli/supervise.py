@@ -22,7 +22,7 @@ from hermes_tasks.store.home_files import make_home
 _POLL_S: Final = 0.1
 _RETRY_S: Final = 10.0
 #: Starts of one process, before it was ever ready, after which waiting longer is pointless.
-_START_ATTEMPTS: Final = 3
+_START_ATTEMPTS: Final = 2
 
 
 class Stack:
@@ -47,7 +47,7 @@ class Stack:
         table: Sequence[Process],
         *,
         environ: Mapping[str, str] | None = None,
-        ready_s: float = 60.0,
+        ready_s: float = 120.0,
         stop_s: float = 10.0,
     ) -> None:
         self._settings = settings
@@ -166,7 +166,7 @@ class Stack:
             if not waiting:
                 return
             if time.monotonic() > deadline:
-                names = ", ".join(program.name for program in waiting)
+                names = ", ".join(f"{program.name} ({self._last_line(program)})" for program in waiting[:3])
                 logs = self._settings.paths.logs
                 raise Retryable(f"not ready after {self._ready_s:.0f} s: {names}; see the logs in {logs}")
             time.sleep(_POLL_S)

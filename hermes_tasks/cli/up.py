@@ -27,7 +27,7 @@ _LOOK_S = 1.0
 def up(
     home: HomeOption = None,
     config: ConfigOption = None,
-    ready_s: Annotated[int, typer.Option("--ready-s", min=1, help="Seconds until all processes must be ready.")] = 60,
+    ready_s: Annotated[int, typer.Option("--ready-s", min=1, help="Seconds until all processes must be ready.")] = 120,
 ) -> None:
     """Start store, front, workers, beat and Flower, print where they are, and stop them all on Ctrl-C.
 

@@ -115,7 +115,7 @@ class Client:
                         return
                 if event is None:
                     # The place in the stream is fixed now: a turn that is not in the history will end in it.
-                    turn = await patiently(self._patience_s, lambda: self._in_history(sent))
+                    turn = None
                 else:
                     turn = _among(event.data.get("history") or [], sent) if event.type == EventType.RESYNC else None
                 if turn is not None:

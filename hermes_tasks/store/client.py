@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import redis.asyncio as aredis
 from redis.asyncio.retry import Retry
@@ -39,6 +39,8 @@ from hermes_tasks.contracts.runs import Policy
 from hermes_tasks.store import hints
 from hermes_tasks.store.keys import LAYOUT, shard_key, user_key
 from hermes_tasks.store.scripts import Script, load_scripts
+
+T = TypeVar("T")
 
 #: How long a caller that can wait (a run under its lease) goes on asking a store that is away.
 PATIENT: Final = timedelta(seconds=25)
@@ -158,22 +160,31 @@ class Store:
         """
         loaded = self._scripts[script]
         keys = [user_key(user), self._wire, *(str(arg) for arg in args)]
+
+        async def send() -> str:
+            try:
+                return await self._send(loaded, user, keys, hint_ms)
+            except NoScriptError:
+                await self.redis.script_load(loaded.text)
+                return await self._send(loaded, user, keys, hint_ms)
+
+        return self._decode(await self._patiently(send, patience), user)
+
+    async def _patiently(self, send: Callable[[], Awaitable[T]], patience: timedelta) -> T:
         deadline = self.clock.monotonic() + patience.total_seconds()
         pause = 0.05
         while True:
             try:
-                return self._decode(await self._send(loaded, user, keys, hint_ms), user)
-            except NoScriptError:
-                await self._load(loaded)
+                return await send()
             except AuthenticationError as error:
                 raise StoreUnavailable(f"the store refused our password: {error}") from None
             except _AWAY as error:
                 if self.clock.monotonic() + pause >= deadline:
-                    raise _unavailable(error) from None
+                    raise StoreUnavailable(f"the store does not answer ({error}); is it running?") from None
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 0.5)
             except OutOfMemoryError:
-                raise _full() from None
+                raise StoreFull("the store is at its memory limit; raise it or delete data") from None
 
     async def _send(self, script: Script, user: str, keys: list[str], hint_ms: int | None) -> str:
         if hint_ms is None:
@@ -189,12 +200,6 @@ class Store:
                 raise reply
         return cast("str", replies[1])
 
-    async def _load(self, script: Script) -> None:
-        try:
-            await self.redis.script_load(script.text)
-        except (RedisConnectionError, RedisTimeoutError, OSError):
-            await asyncio.sleep(0.05)
-
     def _decode(self, reply: str, user: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(reply)
         self.saw_time(int(answer["now"]))
@@ -209,15 +214,14 @@ class Store:
             StoreUnavailable: the store does not answer.
             StoreFull: it refuses a write at its memory limit.
         """
-        try:
+
+        async def send() -> list[Any]:
             async with self.redis.pipeline(transaction=False) as pipe:
                 for command in commands:
                     pipe.execute_command(*command)
                 return list(await pipe.execute())
-        except _AWAY as error:
-            raise _unavailable(error) from None
-        except OutOfMemoryError:
-            raise _full() from None
+
+        return await self._patiently(send, BRISK)
 
     async def check(self) -> list[str]:
         """Look at the store before work begins; returns warnings for the operator, one line each.
@@ -246,11 +250,3 @@ class Store:
         info = await self.redis.info("memory")
         limit = int(info.get("maxmemory", 0))
         return int(info["used_memory"]) / limit if limit else 0.0
-
-
-def _unavailable(error: Exception) -> StoreUnavailable:
-    return StoreUnavailable(f"the store does not answer ({error}); is it running?")
-
-
-def _full() -> StoreFull:
-    return StoreFull("the store is at its memory limit; raise it or delete data")

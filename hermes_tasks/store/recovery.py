@@ -52,13 +52,13 @@ class Recovery:
                 self._last = None  # a gap: whoever is alive must get the chance to renew first
             await asyncio.sleep(max(0.05, pause - (time.monotonic() - began)))
 
-    def _note_gap(self, now: float) -> bool:
-        """True when leases may be taken over: our sweeps had no gap for one lease length.
+    def _calm(self) -> bool:
+        """True when leases may be taken over: our sweep has stood still nowhere for one lease length.
 
         A store that was frozen, restarted or out of reach for us was so for the holders too: their leases look
         expired, and they renew them as soon as they can.
         """
-        lease_s = self._store.config.lease_ms / 1000
+        now, lease_s = time.monotonic(), self._store.config.lease_ms / 1000
         if self._last is None or now - self._last > lease_s / 2:
             self._calm_from = now + lease_s
         self._last = now
@@ -66,7 +66,7 @@ class Recovery:
 
     async def sweep(self) -> int:
         """Look at every user who is due once; returns how many were."""
-        calm = self._note_gap(time.monotonic())
+        self._calm()
         # A shard with no user due costs one read; its lock is taken only for work.
         now = self._store.now_ms()
         replies = await self._store.read(
@@ -76,25 +76,23 @@ class Recovery:
                 for n in range(SHARDS)
             ),
         )
-        calm = self._note_restart(str(replies[0].get("run_id", ""))) and calm
+        self._note_restart(str(replies[0].get("run_id", "")))
         self._store.saw_time(int(replies[0]["server_time_usec"]) // 1000)
         looked = 0
         for number, flat in enumerate(replies[1:]):
             pairs = flat if flat and isinstance(flat[0], tuple | list) else list(zip(flat[::2], flat[1::2], strict=True))
             if pairs and await self._mine(number):
                 for user, score in pairs:
-                    await self._look(str(user), float(score), calm)
+                    await self._look(str(user), float(score))
                     looked += 1
-        self._last = time.monotonic()
+        self._calm()
         return looked
 
-    def _note_restart(self, run_id: str) -> bool:
-        """False when the server is another process than at our last sweep."""
-        if self._server_run and run_id != self._server_run:
+    def _note_restart(self, run_id: str) -> None:
+        """The server may be another process than at our last sweep."""
+        if run_id != self._server_run:
             self._calm_from = time.monotonic() + self._store.config.lease_ms / 1000
-        same = run_id == self._server_run
         self._server_run = run_id
-        return same
 
     async def _mine(self, number: int) -> bool:
         lock = f"ht:sweep:recovery:{number}"
@@ -105,9 +103,10 @@ class Recovery:
             return True  # the lock only limits load, and what frees memory must go on
         return bool(mine)
 
-    async def _look(self, user: str, score: float, calm: bool) -> None:
+    async def _look(self, user: str, score: float) -> None:
+        since = self._store.now_ms() if self._calm() else 0
         try:
-            answer = await self._store.call("due", user, "1" if calm else "0", _PER_USER)
+            answer = await self._store.call("due", user, since, _PER_USER)
         except InvalidRequest:
             answer = {"next": 0}
         await self._store.read(hints.move(shard_key(user), user, score, int(answer["next"])))

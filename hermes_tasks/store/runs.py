@@ -192,10 +192,7 @@ class Runs:
     async def save_long(self, user: str, run: str, name: str, text: str) -> str:
         """Keep a whole tool result that was too long for the prompt; returns the pointer it can be read by."""
         key = user_key(user, f"spill:{run}")
-        async with self._store.redis.pipeline(transaction=False) as pipe:
-            pipe.hset(key, name, text)
-            pipe.expire(key, self._store.config.keep_s)
-            await pipe.execute()
+        await self._store.read(("HSET", key, name, text), ("EXPIRE", key, self._store.config.keep_s))
         return f"result:{run}/{name}"
 
     async def read_long(self, user: str, pointer: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -20,9 +21,14 @@ A = TypeVar("A", bound=Arguments)
 
 
 def read(model: type[A], args: Mapping[str, Any]) -> A | ToolOutput:
-    """The checked arguments, or an error that names each wrong field and what is accepted."""
+    """The checked arguments, or an error that names each wrong field and what is accepted.
+
+    ``null`` for a field that may be left out means that it was left out.
+    """
+    optional = {name for name, field in model.model_fields.items() if not field.is_required()}
+    given = {name: value for name, value in args.items() if value is not None or name not in optional}
     try:
-        return model.model_validate(dict(args))
+        return model.model_validate_json(json.dumps(given), strict=True)  # by JSON's types: "5" is no integer
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}" for fault in error.errors()

@@ -1,4 +1,4 @@
-"""The toolset ``file``: read_file, write_file, patch and search_files, confined to the workspace."""
+"""The toolset ``file``: read_file, write_file and patch, confined to the workspace (search_files: ``search``)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import Any, Final
 from pydantic import Field
 
 from hermes_tasks.contracts.tools import ToolContext, ToolOutput
+from hermes_tasks.safety.masking import mask_secrets
 from hermes_tasks.tools.arguments import Arguments, read, schema
-from hermes_tasks.tools.confined import Outside, parts_of, read_bytes, write_bytes
+from hermes_tasks.tools.confined import Outside, file_parts, read_bytes, turn, write_bytes
+from hermes_tasks.tools.passages import Passage, replaced
 
 MAX_BYTES: Final = 2 * 1024 * 1024
 _MAX_LINES: Final = 2000
+_MAX_CHARS: Final = 15_000  # below what is cut into head and tail, so that the model pages instead
+_MAX_LINE_CHARS: Final = 2_000
 
 
 class ReadArguments(Arguments):
@@ -36,7 +40,7 @@ class PatchArguments(Arguments):
     """See :class:`Patch`."""
 
     path: str = Field(description="File in the workspace.")
-    old: str = Field(min_length=1, description="Text that occurs exactly once.")
+    old: str = Field(min_length=1, description="Text that occurs exactly once, without the line numbers of read_file.")
     new: str = Field(description="What takes its place.")
 
 
@@ -50,7 +54,7 @@ class ReadFile:
         return schema(self.name, "Read a text file of your workspace; lines are numbered.", ReadArguments)
 
     async def run(self, context: ToolContext, args: Mapping[str, Any]) -> ToolOutput:
-        """The numbered lines, and how many there are."""
+        """The numbered lines, and where to go on."""
         wanted = read(ReadArguments, args)
         if isinstance(wanted, ToolOutput):
             return wanted
@@ -71,15 +75,7 @@ class WriteFile:
         wanted = read(WriteArguments, args)
         if isinstance(wanted, ToolOutput):
             return wanted
-        data = wanted.content.encode(errors="surrogatepass")
-        if len(data) > MAX_BYTES:
-            return ToolOutput(f"not written: {len(data)} bytes, {MAX_BYTES} are allowed; write it in parts", error=True)
-
-        def write() -> ToolOutput:
-            write_bytes(context.workspace, _file_parts(wanted.path, context.workspace), data)
-            return ToolOutput(f"wrote {wanted.path} ({len(data)} bytes)")
-
-        return await on_disk(wanted.path, write)
+        return await on_disk(wanted.path, lambda: _written(context.workspace, wanted))
 
 
 class Patch:
@@ -93,7 +89,7 @@ class Patch:
         return schema(self.name, text, PatchArguments)
 
     async def run(self, context: ToolContext, args: Mapping[str, Any]) -> ToolOutput:
-        """What was replaced; nothing is written when the old text is missing or ambiguous."""
+        """Where it was replaced; nothing is written when the old text is missing or ambiguous."""
         wanted = read(PatchArguments, args)
         if isinstance(wanted, ToolOutput):
             return wanted
@@ -111,49 +107,83 @@ async def on_disk(path: str, work: Callable[[], ToolOutput]) -> ToolOutput:
     except IsADirectoryError:
         return ToolOutput(f"{path} is a directory", error=True)
     except OSError as error:
-        return ToolOutput(f"cannot use {path}: {error.strerror or 'the file system refused'}", error=True)
+        return ToolOutput(f"cannot use {path[:200]}: {error.strerror or 'the file system refused'}", error=True)
 
 
-def _file_parts(path: str, workspace: Path) -> tuple[str, ...]:
-    parts = parts_of(path, workspace)
-    if not parts:
-        raise Outside("that is the workspace itself; name a file in it")
-    return parts
-
-
-def text_of(workspace: Path, path: str) -> str:
-    """The text of a file.
+def content_of(workspace: Path, path: str) -> bytes:
+    """The bytes of a text file.
 
     Raises:
-        Outside: it is too large, or not text.
+        Outside: it does not lie in the workspace, is too large, or is no text.
+        OSError: it cannot be read.
     """
-    data, size = read_bytes(workspace, _file_parts(path, workspace), MAX_BYTES)
+    data, size = read_bytes(workspace, file_parts(path, workspace), MAX_BYTES)
     if size > MAX_BYTES:
         raise Outside(f"{path} has {size} bytes, {MAX_BYTES} can be read; use search_files or the terminal")
     if b"\0" in data[:8192]:
-        raise Outside(f"{path} is not text ({size} bytes)")
-    return data.decode(errors="replace")
+        raise Outside(f"{path} is binary ({size} bytes), so it cannot be used as text")
+    return data
 
 
 def _lines(workspace: Path, wanted: ReadArguments) -> ToolOutput:
-    lines = text_of(workspace, wanted.path).splitlines()
+    text = content_of(workspace, wanted.path).decode(errors="replace")
+    if not text:
+        return ToolOutput("(empty file)")
+    lines = text.removesuffix("\n").split("\n")
     chosen = lines[wanted.offset - 1 : wanted.offset - 1 + wanted.limit]
-    if not chosen and lines:
+    if not chosen:
         return ToolOutput(f"{wanted.path} has {len(lines)} lines; offset {wanted.offset} is behind its end", error=True)
-    shown = "\n".join(f"{number}\t{line}" for number, line in enumerate(chosen, wanted.offset))
-    last = wanted.offset + len(chosen) - 1
-    more = f"\n[lines {wanted.offset} to {last} of {len(lines)}]" if len(chosen) < len(lines) else ""
-    return ToolOutput(shown + more if lines else "(empty file)")
+    shown: list[str] = []
+    room = _MAX_CHARS
+    for number, line in enumerate(chosen, wanted.offset):
+        cut = f"{line[:_MAX_LINE_CHARS]} […{len(line) - _MAX_LINE_CHARS} more]" if len(line) > _MAX_LINE_CHARS else line
+        room -= len(cut) + len(str(number)) + 2
+        if room < 0 and shown:
+            break
+        shown.append(f"{number}\t{cut}")
+    last = wanted.offset + len(shown) - 1
+    following = f"; go on with offset {last + 1}" if last < len(lines) else ""
+    note = f"\n[lines {wanted.offset} to {last} of {len(lines)}{following}]" if len(shown) < len(lines) else ""
+    return ToolOutput("\n".join(shown) + note)
+
+
+def _written(workspace: Path, wanted: WriteArguments) -> ToolOutput:
+    data = wanted.content.encode()
+    if len(data) > MAX_BYTES:
+        raise Outside(f"not written: {len(data)} bytes, {MAX_BYTES} are allowed; write it in parts")
+    parts = file_parts(wanted.path, workspace)
+    with turn(workspace):
+        if masked := _masks_in(workspace, wanted):
+            raise Outside(
+                f"not written: the content holds the mask of a secret ({masked[:60]!r}) where the file holds the "
+                "secret itself, which would be lost; change the other lines with patch"
+            )
+        write_bytes(workspace, parts, data)
+    return ToolOutput(f"wrote {wanted.path} ({len(data)} bytes)")
+
+
+def _masks_in(workspace: Path, wanted: WriteArguments) -> str | None:
+    """A line of the new content that is a masked line of the old one, as read_file shows it."""
+    try:
+        before = content_of(workspace, wanted.path).decode()
+    except (Outside, OSError, UnicodeDecodeError):
+        return None  # nothing there that read_file could have shown
+    masked = mask_secrets(before)
+    changed = set(masked.split("\n")).difference(before.split("\n"))
+    return next((line for line in wanted.content.split("\n") if line in changed), None)
 
 
 def _patched(workspace: Path, wanted: PatchArguments) -> ToolOutput:
-    text = text_of(workspace, wanted.path)
-    count = text.count(wanted.old)
-    if count != 1:
-        what = "was not found" if count == 0 else f"occurs {count} times: give more of what stands around it"
-        where = ", ".join(str(n) for n, line in enumerate(text.splitlines(), 1) if wanted.old.splitlines()[0] in line)
-        lines = f" (its first line stands in lines {where[:200]})" if where else ""
-        return ToolOutput(f"not changed: the old text {what}{lines}", error=True)
-    changed = text.replace(wanted.old, wanted.new)
-    write_bytes(workspace, _file_parts(wanted.path, workspace), changed.encode())
-    return ToolOutput(f"changed {wanted.path}: one passage replaced")
+    with turn(workspace):
+        try:
+            before = content_of(workspace, wanted.path).decode()
+        except UnicodeDecodeError:
+            raise Outside(f"{wanted.path} is not UTF-8, so a patch would damage it; use the terminal") from None
+        after = replaced(before, Passage(wanted.old, wanted.new))
+        if isinstance(after, str):
+            return ToolOutput(f"not changed: {after}", error=True)
+        data = after.text.encode()
+        if len(data) > MAX_BYTES:
+            raise Outside(f"not changed: it would have {len(data)} bytes, {MAX_BYTES} are allowed")
+        write_bytes(workspace, file_parts(wanted.path, workspace), data)
+    return ToolOutput(f"changed {wanted.path} at line {after.line}: one passage replaced")

@@ -1,12 +1,12 @@
-"""``search_files``: a bounded search by pattern over the workspace. Links are never followed."""
+"""``search_files``: a bounded search over the workspace, in a process of its own (``searcher``)."""
 
 from __future__ import annotations
 
-import fnmatch
+import asyncio
+import json
 import os
-import re
-import time
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,69 +14,99 @@ from pydantic import Field
 
 from hermes_tasks.contracts.tools import ToolContext, ToolOutput
 from hermes_tasks.tools.arguments import Arguments, read, schema
-from hermes_tasks.tools.confined import Outside
-from hermes_tasks.tools.files import on_disk, text_of
+from hermes_tasks.tools.confined import Outside, parts_of
+from hermes_tasks.tools.files import MAX_BYTES
+from hermes_tasks.tools.workspace import tool_uid
 
+_SEARCHER: Final = Path(__file__).with_name("searcher.py")
 _MAX_FILES: Final = 5_000
 _MAX_HITS: Final = 100
-_MAX_LINE: Final = 200
-_MAX_SECONDS: Final = 5.0
+_MAX_SECONDS: Final = 8.0
+_GRACE_S: Final = 2.0
 
 
 class SearchArguments(Arguments):
     """See :class:`SearchFiles`."""
 
-    pattern: str = Field(default="", max_length=500, description="Text that a line must contain; empty = list files.")
+    pattern: str = Field(
+        default="", max_length=500, description="Regular expression that a line must match; empty = list the files."
+    )
     glob: str = Field(default="*", max_length=200, description="Which files, such as *.py.")
+    path: str = Field(default=".", max_length=1000, description="Directory to search below.")
 
 
 class SearchFiles:
-    """Finds lines that contain a text, or lists files."""
+    """Finds lines that match a pattern, or lists files. Links are never followed.
+
+    Args:
+        seconds: the longest a search may take.
+    """
 
     name, toolset, idempotent = "search_files", "file", True
+
+    def __init__(self, *, seconds: float = _MAX_SECONDS) -> None:
+        self._seconds = seconds
 
     def schema(self) -> Mapping[str, Any]:
         """The function's schema."""
         return schema(self.name, "Find lines in the files of your workspace, or list the files.", SearchArguments)
 
     async def run(self, context: ToolContext, args: Mapping[str, Any]) -> ToolOutput:
-        """``file:line: text`` per hit, at most 100, within 5 s."""
+        """``file:line: text`` per hit, at most 100."""
         wanted = read(SearchArguments, args)
         if isinstance(wanted, ToolOutput):
             return wanted
-        return await on_disk("the workspace", lambda: _search(context.workspace, wanted))
-
-
-def _search(workspace: Path, wanted: SearchArguments) -> ToolOutput:
-    # Plain text, no regular expression of the model's: one of those can take for ever on one line.
-    hits: list[str] = []
-    needle = re.compile(re.escape(wanted.pattern), re.IGNORECASE)
-    deadline = time.monotonic() + _MAX_SECONDS
-    looked = 0
-    for name in _names(workspace, wanted.glob):
-        looked += 1
-        if looked > _MAX_FILES or len(hits) >= _MAX_HITS or time.monotonic() > deadline:
-            hits.append(f"[stopped after {looked - 1} files and {len(hits)} hits; narrow the pattern or the glob]")
-            break
-        if not wanted.pattern:
-            hits.append(name)
-            continue
         try:
-            text = text_of(workspace, name)
-        except (Outside, OSError):
-            continue  # too large, no text, or gone meanwhile
-        hits += [
-            f"{name}:{number}: {line[:_MAX_LINE]}"
-            for number, line in enumerate(text.splitlines(), 1)
-            if needle.search(line)
-        ][: _MAX_HITS - len(hits)]
-    return ToolOutput("\n".join(hits) if hits else "nothing found")
+            below = await asyncio.to_thread(parts_of, wanted.path, context.workspace)
+        except Outside as error:
+            return ToolOutput(str(error), error=True)
+        seconds = max(1.0, min(self._seconds, context.seconds_left - _GRACE_S))
+        found = await _asked(_question(wanted, context.workspace, below, seconds), seconds + _GRACE_S)
+        if found is None:
+            return ToolOutput(f"no answer within {seconds:.0f} s: use a simpler pattern, a glob or a path", error=True)
+        if "error" in found:
+            return ToolOutput(str(found["error"]), error=True)
+        lines = list(found["hits"])
+        if found["stopped"] is not None:
+            lines.append(f"[stopped after {found['stopped']} files and {len(lines)} hits; narrow it by glob or path]")
+        return ToolOutput("\n".join(lines) or "nothing found")
 
 
-def _names(workspace: Path, glob: str) -> Iterator[str]:
-    for folder, folders, files in os.walk(workspace, followlinks=False):
-        folders.sort()
-        for file in sorted(files):
-            name = os.path.relpath(Path(folder) / file, workspace)
-            if fnmatch.fnmatch(name, glob) or fnmatch.fnmatch(file, glob):
-                yield name
+def _question(wanted: SearchArguments, workspace: Path, below: tuple[str, ...], seconds: float) -> Mapping[str, Any]:
+    return {
+        "root": os.path.realpath(workspace),
+        "below": "/".join(below),
+        "pattern": wanted.pattern,
+        "glob": wanted.glob,
+        "uid": tool_uid(),
+        "seconds": seconds,
+        "most_hits": _MAX_HITS,
+        "most_files": _MAX_FILES,
+        "most_bytes": MAX_BYTES,
+    }
+
+
+async def _asked(question: Mapping[str, Any], limit_s: float) -> Mapping[str, Any] | None:
+    """The searcher's answer, or None when it gave none in time. Its process is gone when this returns or raises."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-S",
+        str(_SEARCHER),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd="/",
+        env={},
+    )
+    try:
+        async with asyncio.timeout(limit_s):
+            answer, _ = await process.communicate(json.dumps(question).encode() + b"\n")
+            found: Mapping[str, Any] = json.loads(answer)
+            return found
+    except (TimeoutError, ValueError):  # no line at all: the kernel ended it
+        return None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

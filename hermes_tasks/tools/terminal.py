@@ -1,4 +1,9 @@
-"""The toolset ``terminal``: one command at a time, in the workspace, with limits and a clean environment."""
+"""The toolset ``terminal``: one command at a time, in the workspace, with limits and a clean environment.
+
+Three layers stand between a command and the machine: the approval rules refuse the plainly dangerous, the runner takes
+environment, descriptors, privileges and time away, and the file system keeps an unprivileged user out of other
+people's files. Nothing here hides the network or other readable files; that is the sandbox's part.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +19,25 @@ from pydantic import Field
 from hermes_tasks.contracts.tools import ToolContext, ToolOutput
 from hermes_tasks.tools.approvals import refused
 from hermes_tasks.tools.arguments import Arguments, read, schema
+from hermes_tasks.tools.confined import Outside
+from hermes_tasks.tools.files import content_of
+from hermes_tasks.tools.output import Output
 from hermes_tasks.tools.workspace import tool_uid
 
 _RUNNER: Final = Path(__file__).with_name("runner.py")
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _MIB: Final = 1024 * 1024
-#: Read by the runner; NPROC counts all processes of the unprivileged user.
+#: Read by the runner.
 _LIMITS: Final = {
     "RLIMIT_AS": 2048 * _MIB,
     "RLIMIT_FSIZE": 256 * _MIB,
     "RLIMIT_NOFILE": 256,
-    "RLIMIT_NPROC": 512,
     "RLIMIT_CORE": 0,
 }
-_HEAD_SHARE: Final = 0.4
+#: Counts all processes of a user, so only where commands have a user of their own.
+_PROCESSES: Final = 512
+#: Reading on costs the worker time; nothing a model reads is this long.
+_FLOOD_BYTES: Final = 64 * _MIB
 _KILL_S: Final = 3.0
 
 
@@ -64,14 +74,32 @@ class Terminal:
         wanted = read(TerminalArguments, args)
         if isinstance(wanted, ToolOutput):
             return wanted
-        if (why := refused(wanted.command)) is not None:
+        if "\0" in wanted.command:
+            return ToolOutput("not run: a command cannot hold a NUL character", error=True)
+        if (why := await asyncio.to_thread(_refused, wanted.command, context.workspace)) is not None:
             return ToolOutput(f"denied, and not run: {why}. Nobody can approve it here; find another way", error=True)
         limit = max(1.0, min(wanted.timeout_s or self._timeout_s, self._timeout_s, context.seconds_left - 1))
-        process = await self._start(wanted.command, context.workspace, limit)
+        return await self._run(wanted.command, context.workspace, limit)
+
+    async def _run(self, command: str, workspace: Path, limit: float) -> ToolOutput:
         output = Output(self._output_chars)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            "-S",
+            str(_RUNNER),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd="/",
+            env={"PATH": _PATH, "LANG": "C.UTF-8"},
+            start_new_session=True,  # a signal for the worker's terminal is not for the command
+        )
         try:
             async with asyncio.timeout(limit):
-                await output.fill(process)
+                await _ask(process, _question(command, workspace, limit))
+                if not await _listen(process, output):
+                    return ToolOutput(f"killed: it printed more than {_FLOOD_BYTES} bytes\n{output.text()}", error=True)
                 code = await process.wait()
         except TimeoutError:
             return ToolOutput(f"killed after {limit:.0f} s\n{output.text()}", error=True)
@@ -79,47 +107,43 @@ class Terminal:
             await _end(process)
         return ToolOutput(f"exit code {code}\n{output.text()}", error=code != 0)
 
-    async def _start(self, command: str, workspace: Path, limit: float) -> asyncio.subprocess.Process:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", str(_RUNNER), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT, cwd="/", env={"PATH": _PATH, "LANG": "C.UTF-8"},
-        )  # fmt: skip
-        asked = {
-            "command": command,
-            "cwd": str(workspace),
-            "env": {"PATH": _PATH, "HOME": str(workspace), "LANG": "C.UTF-8", "TERM": "dumb"},
-            "uid": tool_uid(),
-            "limits": {**_LIMITS, "RLIMIT_CPU": int(limit) + 5},
-        }
-        assert process.stdin is not None  # noqa: S101 - it was asked for above
-        process.stdin.write(json.dumps(asked).encode() + b"\n")
-        await process.stdin.drain()
-        return process
+
+def _refused(command: str, workspace: Path) -> str | None:
+    def script(path: str) -> str | None:
+        try:
+            return content_of(workspace, path).decode(errors="replace")
+        except (Outside, OSError):
+            return None  # no script of this workspace
+
+    return refused(command, script)
 
 
-class Output:
-    """Keeps the beginning and the end of what a command prints, however much that is."""
+def _question(command: str, workspace: Path, limit: float) -> Mapping[str, Any]:
+    uid = tool_uid()
+    own_user = {} if uid is None else {"RLIMIT_NPROC": _PROCESSES}
+    return {
+        "command": command,
+        "cwd": str(workspace),
+        "env": {"PATH": _PATH, "HOME": str(workspace), "LANG": "C.UTF-8", "TERM": "dumb"},
+        "uid": uid,
+        "limits": {**_LIMITS, **own_user, "RLIMIT_CPU": int(limit) + 5},
+    }
 
-    def __init__(self, most_chars: int) -> None:
-        self._head_size = int(most_chars * _HEAD_SHARE)
-        self._tail_size = most_chars - self._head_size
-        self._head, self._tail = b"", b""
-        self._total = 0
 
-    async def fill(self, process: asyncio.subprocess.Process) -> None:
-        """Read until the command closes its output."""
-        assert process.stdout is not None  # noqa: S101 - it was asked for
-        while piece := await process.stdout.read(65_536):
-            self._total += len(piece)
-            room = self._head_size - len(self._head)
-            self._head += piece[:room]
-            self._tail = (self._tail + piece[max(0, room) :])[-self._tail_size :]
+async def _ask(process: asyncio.subprocess.Process, question: Mapping[str, Any]) -> None:
+    assert process.stdin is not None  # noqa: S101 - it was asked for above
+    process.stdin.write(json.dumps(question).encode() + b"\n")
+    await process.stdin.drain()
 
-    def text(self) -> str:
-        """What is kept, with a note of what is not."""
-        left_out = self._total - len(self._head) - len(self._tail)
-        gap = f"\n[… {left_out} bytes left out …]\n".encode() if left_out > 0 else b""
-        return (self._head + gap + self._tail).decode(errors="replace").strip() or "(no output)"
+
+async def _listen(process: asyncio.subprocess.Process, output: Output) -> bool:
+    """Read until the command closes its output; False when there is no end of it."""
+    assert process.stdout is not None  # noqa: S101 - it was asked for above
+    while piece := await process.stdout.read(65_536):
+        output.add(piece)
+        if output.total > _FLOOD_BYTES:
+            return False
+    return True
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -130,5 +154,5 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         async with asyncio.timeout(_KILL_S):
             await process.wait()
     except TimeoutError:
-        process.kill()  # what it started dies with it: each has asked the kernel for that
+        process.kill()  # the command dies with it: it has asked the kernel for that
         await process.wait()

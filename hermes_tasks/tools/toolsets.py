@@ -24,11 +24,11 @@ def terminal_tools(settings: ToolSettings) -> Sequence[AnyTool]:
 
 
 def web_tools(settings: ToolSettings) -> Sequence[AnyTool]:
-    """Toolset ``web``; ``web_search`` only with a backend."""
+    """Toolset ``web``; ``web_search`` is offered only with a backend, and says so when it is called without."""
     fetch = WebFetch(
-        max_bytes=settings.web_max_bytes, timeout_s=settings.web_timeout_s,
+        max_bytes=settings.web_max_bytes,
+        timeout_s=settings.web_timeout_s,
         allow_private=settings.allow_private_addresses,
-    )  # fmt: skip
-    if settings.search_url is None:
-        return (fetch,)
-    return (fetch, WebSearch(SearxngBackend(str(settings.search_url))))
+    )
+    backend = None if settings.search_url is None else SearxngBackend(str(settings.search_url))
+    return (fetch, WebSearch(backend))

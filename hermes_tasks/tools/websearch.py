@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -10,11 +11,17 @@ from typing import Any, Final, Protocol
 import aiohttp
 from pydantic import Field
 
+from hermes_tasks.contracts.errors import Permanent, Retryable
 from hermes_tasks.contracts.tools import ToolContext, ToolOutput
 from hermes_tasks.tools.arguments import Arguments, read, schema
 
 _TIMEOUT_S: Final = 15.0
+_MAX_BYTES: Final = 2 * 1024 * 1024
 _SNIPPET_CHARS: Final = 300
+_NO_BACKEND: Final = (
+    "no search backend is configured, so nothing was searched. The operator can set tools.search_url to the address "
+    "of a SearXNG server whose settings list json under search.formats. Until then use web_fetch with a known address."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +37,51 @@ class SearchBackend(Protocol):
     """Where a search is asked."""
 
     async def search(self, query: str, limit: int) -> Sequence[Hit]:
-        """The best results.
+        """The best results, at most ``limit``.
 
         Raises:
-            OSError, aiohttp.ClientError, ValueError: it cannot be reached, or its answer cannot be read.
+            Retryable: it does not answer now.
+            Permanent: it answered something else than results.
         """
         ...
 
 
 class SearxngBackend:
-    """A SearXNG instance of the operator's, by its JSON interface. Its address is a setting, so it may be private."""
+    """A SearXNG server of the operator's, by its JSON interface. Its address is a setting, so it may be private."""
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url.rstrip("/")
 
     async def search(self, query: str, limit: int) -> Sequence[Hit]:
         """See :class:`SearchBackend`."""
-        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
-        async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
-            asked = {"q": query, "format": "json"}
-            async with session.get(f"{self._base_url}/search", params=asked) as response:
-                response.raise_for_status()
-                found = await response.json(content_type=None)
+        try:
+            status, body = await self._asked(query)
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            raise Retryable(f"the search server does not answer ({type(error).__name__})") from None
+        if status == 403:
+            raise Permanent("the search server refuses JSON answers: list json under search.formats in its settings")
+        if status >= 500 or status == 429:
+            raise Retryable(f"the search server answers {status}")
+        found = _results(body) if status < 400 else None
+        if found is None:
+            raise Permanent(f"the search server answers {status} with no results object; check tools.search_url")
         return [
-            Hit(str(hit.get("title", "")), str(hit.get("url", "")), str(hit.get("content", ""))[:_SNIPPET_CHARS])
-            for hit in found["results"][:limit]
+            Hit(str(hit.get("title") or ""), str(hit.get("url") or ""), str(hit.get("content") or "")[:_SNIPPET_CHARS])
+            for hit in found[:limit]
         ]
+
+    async def _asked(self, query: str) -> tuple[int, bytes]:
+        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
+            session.get(f"{self._base_url}/search", params={"q": query, "format": "json"}) as response,
+        ):
+            body = bytearray()
+            async for piece in response.content.iter_chunked(65_536):
+                body += piece
+                if len(body) > _MAX_BYTES:
+                    raise Permanent(f"the search server sends more than {_MAX_BYTES} bytes for one search")
+            return response.status, bytes(body)
 
 
 class SearchWebArguments(Arguments):
@@ -66,12 +92,17 @@ class SearchWebArguments(Arguments):
 
 
 class WebSearch:
-    """Searches the web."""
+    """Searches the web.
+
+    Args:
+        backend: where it is asked; None = none is configured: not offered, and a call says so.
+    """
 
     name, toolset, idempotent = "web_search", "web", True
 
-    def __init__(self, backend: SearchBackend) -> None:
+    def __init__(self, backend: SearchBackend | None) -> None:
         self._backend = backend
+        self.available = backend is not None
 
     def schema(self) -> Mapping[str, Any]:
         """The function's schema."""
@@ -82,11 +113,23 @@ class WebSearch:
         wanted = read(SearchWebArguments, args)
         if isinstance(wanted, ToolOutput):
             return wanted
+        if self._backend is None:
+            return ToolOutput(_NO_BACKEND, error=True)
         try:
-            hits = await self._backend.search(wanted.query, wanted.limit)
-        except (OSError, aiohttp.ClientError, ValueError, KeyError, asyncio.TimeoutError) as error:
-            text = f"the search backend cannot be used ({type(error).__name__}); say so, or fetch a known address"
-            return ToolOutput(text, error=True)
-        if not hits:
-            return ToolOutput("nothing found")
-        return ToolOutput("\n\n".join(f"{hit.title}\n{hit.url}\n{hit.snippet}" for hit in hits))
+            async with asyncio.timeout(max(1.0, context.seconds_left - 1)):
+                hits = await self._backend.search(wanted.query, wanted.limit)
+        except (Retryable, Permanent, TimeoutError) as error:
+            reason = str(error) or "the run has no time left"
+            return ToolOutput(f"not searched: {reason}. Say so, or fetch a known address", error=True)
+        return ToolOutput("\n\n".join(f"{hit.title}\n{hit.url}\n{hit.snippet}" for hit in hits) or "nothing found")
+
+
+def _results(body: bytes) -> list[Mapping[str, Any]] | None:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    results = found.get("results") if isinstance(found, dict) else None
+    if not isinstance(results, list):
+        return None
+    return [hit for hit in results if isinstance(hit, dict)]

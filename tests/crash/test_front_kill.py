@@ -33,6 +33,7 @@ def test_a_turn_survives_the_kill_of_its_front(server: EmbeddedServer, tmp_path:
     ):
         key = operator.add_user("ann")
         fleet.start("turns", 2)
+        wait_until("two turns workers serve", lambda: operator.serving("turns") == 2, 60)
         for round_ in range(rounds):
             [front] = fleet.start("front")
             wait_until("the front is healthy", lambda: healthy(fleet), 60)

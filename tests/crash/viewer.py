@@ -65,6 +65,11 @@ class Operator:
         """The session's turns."""
         return self.run(self.base.sessions.history(user, session))
 
+    def serving(self, role: str) -> int:
+        """How many workers of a role take work now, by their own word."""
+        replies = self.base.app.control.ping(timeout=1.0)
+        return sum(name.startswith(f"{role}-") for reply in replies for name in reply)
+
     def now_ms(self) -> int:
         """The clock that the store's server on this machine uses."""
         return int(time.time() * 1000)  # noqa: TID251 - compared with the server's own clock

@@ -104,15 +104,10 @@ async def test_what_is_wrong_is_told_in_one_line(store_url: str, tmp_path: Path)
         cases: list[tuple[tuple[str, ...], dict[str, Any], int, str]] = [
             (("chat",), {"input": "x" * 11}, 2, "11 characters and 10 are allowed"),
             (("chat",), {"input": b"\xff\xfe\n"}, 2, "line 1 of standard input is not UTF-8"),
-            (("chat", "--session", "a b"), {}, 2, "invalid session"),
             (("chat", "--key-file", str(wrong)), {}, 2, "unknown key"),
             (("inbox", "--key-file", str(tmp_path / "none")), {}, 2, "does not exist"),
-            (("inbox",), {"url": "nowhere"}, 2, "should be a URL"),
             (("runs", "show", "no-such-run"), {}, 2, "there is no run no-such-run"),
-            (("runs", "cancel", "no run"), {}, 2, "no such run"),
-            (("runs", "cancel", "../me"), {}, 2, "nothing at this path"),
             (("jobs", "add", "x", "--every", "10s"), {}, 2, "60"),
-            (("jobs", "add", "x"), {}, 2, "either every"),
         ]
         for arguments, options, code, words in cases:
             found = await sh.run(*arguments, **options)
@@ -127,7 +122,6 @@ async def test_what_is_wrong_is_told_in_one_line(store_url: str, tmp_path: Path)
 
 async def test_jobs_inbox_and_runs(store_url: str, tmp_path: Path) -> None:
     async with front(store_url) as stack, shell(stack, tmp_path) as sh:
-        assert (await sh.run("jobs", "list"))[1].startswith("no jobs; add one with")
         code, out, err = await sh.run("jobs", "add", "--every", "2m", "--name", "digest", "what is new?")
         assert code == 0
         assert "digest" in out
@@ -138,7 +132,6 @@ async def test_jobs_inbox_and_runs(store_url: str, tmp_path: Path) -> None:
         assert table[0].split() == ["job", "name", "state", "next"]
         assert table[1].split()[:3] == [job["job"], "digest", "active"]
 
-        assert (await sh.run("inbox"))[1] == "nothing yet\n"
         text = "line one\nline \x1b[2Jtwo"
         mail = {"id": "m", "job": job["job"], "name": "digest", "slot": 1, "at": 1_900_000_000_000,
                 "status": "completed", "reason": "completed", "text": text, "error": ""}  # fmt: skip
@@ -147,7 +140,6 @@ async def test_jobs_inbox_and_runs(store_url: str, tmp_path: Path) -> None:
         assert head.endswith("digest  completed")
         assert body == ["    line one", "    line �[2Jtwo"]
 
-        assert (await sh.run("runs", "list"))[1] == "no runs yet\n"
         stack.play = None
         await stack.services.sessions.open("me", "s")
         message = (await stack.services.sessions.post("me", "s", "hi")).message

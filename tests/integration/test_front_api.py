@@ -106,7 +106,7 @@ async def test_keys_are_needed_and_states_are_respected(store_url: str) -> None:
             assert refused.json()["error"]["type"] == "unauthorized"
         assert (await ada.get("/v1/me")).json() == {"user": "ada", "state": "active", "zone": "UTC", "language": ""}
         async with await stack.http("bob") as bob:
-            await stack.services.store.call("user_put", "bob", "set", "state", "disabled")
+            await stack.services.store.read(("HSET", "ht:{u:bob}:user", "state", "disabled"))
             refused = await bob.get("/v1/me")
             assert (refused.status_code, refused.json()["error"]["type"]) == (403, "forbidden")
 

@@ -1,8 +1,11 @@
 -- due: recovery of one user: every record whose time has come is put right, each by comparing its state first.
--- ARGV[2] '1' if expired leases may be taken over now  [3] most records to look at
+-- ARGV[2] moment (ms, server's clock) at which the sweeper knew that expired leases may be taken over, 0 = they may not
+-- ARGV[3] most records to look at
 -- Answers ok {next, takeovers, faults}: when this user must be looked at again (0 = never), the rings that are due, and
 -- records that could not be put right: each keeps its place, and does not keep the others waiting.
 local takeovers, faults = 0, {}
+-- Not when we were held up on our way: the store may have been frozen, and whoever lives could not renew.
+local may_take_over = int(ARGV[2]) > 0 and NOW - int(ARGV[2]) <= C.lease_ms / 2
 
 local function ring_again(record, member, ...)
   local rung = redis.call('HINCRBY', record, 'rung', 1)
@@ -34,7 +37,7 @@ look.run = function(id, member)
   if run.state == 'running' then
     local until_ms = int(run.lease_until)
     if lease_live(until_ms) then return look_at(member, until_ms) end
-    if ARGV[2] == '1' then return take_over(run) end
+    if may_take_over then return take_over(run) end
     return look_at(member, NOW + C.sweep_ms)
   end
   if run.state == 'queued' and int(run.admitted) == 1 then
@@ -63,7 +66,7 @@ look.cur = function(id, member)
   local at = redis.call('HMGET', cursor, 'holder', 'lease_until')
   if at[1] and at[1] ~= '' then
     if lease_live(int(at[2])) then return look_at(member, int(at[2])) end
-    if ARGV[2] ~= '1' then return look_at(member, NOW + C.sweep_ms) end
+    if not may_take_over then return look_at(member, NOW + C.sweep_ms) end
     redis.call('HSET', cursor, 'holder', '', 'lease_until', 0)
     redis.call('HINCRBY', cursor, 'takeovers', 1)
     takeovers = takeovers + 1

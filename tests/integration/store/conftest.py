@@ -18,6 +18,6 @@ async def world(store_url: str) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def quick(store_url: str) -> AsyncIterator[World]:
-    """A process whose leases last 300 ms."""
+    """A process whose leases last 400 ms."""
     async with worlds(store_url, QUICK) as [made]:
         yield made

@@ -139,6 +139,7 @@ async def test_readers_go_on_when_the_store_is_back(reading: World, store_server
     journal = await reading.hold(await reading.say(session))
     reader = Reader(reading, session)
     await eventually(lambda: reader.got)
+    await reading.written()
     store_server.kill()
     store_server.start()
     # The reader itself may have met the outage; a client connects again with the last id it saw.

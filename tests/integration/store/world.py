@@ -34,7 +34,7 @@ POLICY = Policy(iterations=50, deadline_s=600, queue_deadline_s=3600)
 #: Long leases: nothing expires unless a test lets it expire.
 CONFIG = StoreConfig(policies=dict.fromkeys(map(str, RunKind), POLICY))
 #: Short leases, for tests in which time really passes.
-QUICK = replace(CONFIG, lease_ms=300, renew_ms=50, fresh_ms=150, sweep_ms=50, ring_ms=200, ring_max_ms=1600)
+QUICK = replace(CONFIG, lease_ms=400, renew_ms=50, fresh_ms=200, sweep_ms=50, ring_ms=200, ring_max_ms=1600)
 ANSWER = ModelStep(text="the answer", usage=Usage(input_tokens=7, output_tokens=3, calls=1))
 _WHOLE: dict[str, tuple[Any, ...]] = {
     "hash": ("HGETALL",), "list": ("LRANGE", 0, -1), "set": ("SMEMBERS",), "zset": ("ZRANGE", 0, -1, "WITHSCORES"),
@@ -132,6 +132,15 @@ class World:
         raw = await self.on("XRANGE", f"log:{session}", "-", "+")
         return [(int(name.split("-")[0]), fields["kind"]) for name, fields in raw]
 
+    async def written(self) -> None:
+        """Return when the server has handed all it acknowledged to the system: only then it survives a kill."""
+
+        async def flushed() -> bool:
+            info = await self.command("INFO", "persistence")
+            return int(info["aof_buffer_length"]) == 0
+
+        await eventually(flushed)
+
     # -- acting ----------------------------------------------------------------------------------------------------
 
     async def script(self, name: str, *args: Any) -> dict[str, Any]:
@@ -192,7 +201,7 @@ class World:
 
     async def look(self, *, takeovers: bool = True) -> dict[str, Any]:
         """One look of a sweeper at the user."""
-        answer = await self.script("due", "1" if takeovers else "0", 200)
+        answer = await self.script("due", await self.now() if takeovers else 0, 200)
         await self.bell.ring(rings_of(USER, answer))
         return answer
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_tasks.memory.documents import (
@@ -213,6 +213,7 @@ def sound(entries: tuple[str, ...]) -> bool:
     return trimmed and readable and len(set(entries)) == len(entries) and size(entries) <= SMALL
 
 
+@settings(deadline=None)  # a busy machine is not a fault
 @given(entries=documents(), operations=st.lists(OPERATIONS, max_size=5))
 def test_a_document_stays_sound_and_within_its_limit(entries: tuple[str, ...], operations: list[Operation]) -> None:
     for operation in operations:
@@ -221,6 +222,7 @@ def test_a_document_stays_sound_and_within_its_limit(entries: tuple[str, ...], o
         assert sound(entries)
 
 
+@settings(deadline=None)  # a busy machine is not a fault
 @given(entries=documents(), operations=st.lists(OPERATIONS, min_size=1, max_size=5))
 def test_a_batch_is_its_operations_in_order_or_nothing(entries: tuple[str, ...], operations: list[Operation]) -> None:
     now, bad = entries, 0
@@ -243,6 +245,7 @@ def test_a_batch_is_its_operations_in_order_or_nothing(entries: tuple[str, ...],
         assert sound(now)
 
 
+@settings(deadline=None)  # a busy machine is not a fault
 @given(entries=documents(), operation=OPERATIONS)
 def test_replace_and_remove_touch_one_entry_only(entries: tuple[str, ...], operation: Operation) -> None:
     made = apply(entries, operation, SMALL, as_is)
