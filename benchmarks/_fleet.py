@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from hermes_tasks.testing.server import EmbeddedServer
 
@@ -29,7 +30,7 @@ class Workers:
         self._log = log
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -94,7 +94,7 @@ async def our_writes(base: Base) -> list[float]:
         began = time.perf_counter()
         await asyncio.gather(*(burst(base, user, session) for user, session in names))
         while not all([await landed(base, user, session) for user, session in names]):
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # noqa: ASYNC110 - looks from outside, as a user of the store
         rates.append(SESSIONS * TURNS / (time.perf_counter() - began))
         await check_order(base, names)
     return rates
@@ -139,7 +139,9 @@ async def our_effects(base: Base) -> list[float]:
     user, session = "u0", await base.sessions.open("u0")
     for turn in range(1, 201):
         began = time.perf_counter()
-        await base.channel.append(user, session, EntryKind.TURN, {"user": "q", "assistant": "a"}, turn=turn, turn_id=str(turn))
+        await base.channel.append(
+            user, session, EntryKind.TURN, {"user": "q", "assistant": "a"}, turn=turn, turn_id=str(turn)
+        )
         while (await base.channel.state(user, session))[1] < turn:
             pass  # each look is one round trip, the same price that a result backend's look has
         times.append(time.perf_counter() - began)
@@ -226,13 +228,16 @@ def rate_row(name: str, bare: list[float], ours: list[float], quiet: list[float]
 
 def time_row(name: str, bare: list[float], ours: list[float], quiet: list[float], share: float, goal: str) -> None:
     base = quantile(bare, share)
+    found = quantile(ours, share)
     print(
-        f"{name:<44} {base * 1000:>8.2f} ms {quantile(ours, share) * 1000:>8.2f} ms {quantile(ours, share) / base:>6.2f} x "
+        f"{name:<44} {base * 1000:>8.2f} ms {found * 1000:>8.2f} ms {found / base:>6.2f} x "
         f"{quantile(quiet, share) / base:>6.2f} x   {goal}"
     )
 
 
-def measure(bench: Bench, role: str, slots: int, body_ms: float, work: Callable[[Base], Awaitable[list[float]]]) -> list[list[float]]:
+def measure(
+    bench: Bench, role: str, slots: int, body_ms: float, work: Callable[[Base], Awaitable[list[float]]]
+) -> list[list[float]]:
     """The same work with events on and off."""
     found = []
     for extra in ({}, NO_EVENTS):
@@ -255,7 +260,8 @@ async def add_users(base: Base) -> list[float]:
 
 
 def main() -> None:
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, one embedded store, AOF everysec")
+    cores, python = os.cpu_count(), platform.python_version()
+    print(f"{platform.machine()}, {cores} cores, Python {python}, one embedded store, AOF everysec")
     print(f"{'':<44} {'bare':>11} {'ours':>11} {'ratio':>8} {'no events':>8}   goal")
     with tempfile.TemporaryDirectory() as root, EmbeddedServer(Path(root) / "home") as server:
         bench = Bench(server, Path(root))
@@ -268,7 +274,9 @@ def main() -> None:
                     workers.start("ours.py", "memory", "16", str(body_ms), extra=extra)
                     ours.append(asyncio.run(bench.ours(our_writes)))
                 server.flush()
-            rate_row(f"ordered writes, {SESSIONS} x {TURNS}, body {body_ms} ms", unordered, *ours, ">= 5 x, 0 inversions")
+            rate_row(
+                f"ordered writes, {SESSIONS} x {TURNS}, body {body_ms} ms", unordered, *ours, ">= 5 x, 0 inversions"
+            )
         asyncio.run(bench.ours(add_users))
         trips = bare(bench, bare_round_trips)
         effects = measure(bench, "memory", 16, 0, our_effects)

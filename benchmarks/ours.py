@@ -18,12 +18,12 @@ from hermes_tasks.wiring.worker import Parts, run_worker
 class InstantModel:
     """Answers at once."""
 
-    async def ask(self, request: ModelRequest, on_text: OnText | None = None) -> ModelStep:
+    async def ask(self, _request: ModelRequest, on_text: OnText | None = None) -> ModelStep:
         if on_text is not None:
             await on_text("done")
         return ModelStep(text="done", usage=Usage(input_tokens=1, output_tokens=1, calls=1))
 
-    def context_tokens(self, model: str) -> int:
+    def context_tokens(self, _model: str) -> int:
         return 128_000
 
 

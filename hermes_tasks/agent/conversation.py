@@ -19,8 +19,8 @@ _ANY_POLICY: Final = Policy(iterations=1, deadline_s=1)
 def conversation(turns: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
     """The messages of all turns that count.
 
-    A summary stands for what it replaced: the first steps of its turn, and the turns before it if it covers them. A turn that broke off keeps what
-    it did, with a result for every call, and says how it ended.
+    A summary stands for what it replaced: the first steps of its turn, and the turns before it if it covers them.
+    A turn that broke off keeps what it did, with a result for every call, and says how it ended.
 
     Args:
         turns: as ``Sessions.history`` returns them, oldest first.
@@ -34,7 +34,10 @@ def conversation(turns: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
             said = []
         said.append(opening)
         if summary is not None:
-            said += [{"role": "assistant", "content": SUMMARY_HEAD + summary.text}, {"role": "user", "content": SUMMARY_NOTE}]
+            said += [
+                {"role": "assistant", "content": SUMMARY_HEAD + summary.text},
+                {"role": "user", "content": SUMMARY_NOTE},
+            ]
             steps = steps[summary.upto :]
         plan = Plan(system="", messages=tuple(said), policy=_ANY_POLICY, model="")
         said += own_messages(plan, steps)

@@ -63,7 +63,7 @@ class Show:
 
     def say(self, text: str) -> None:
         """A remark."""
-        self.console.print(f"[dim]· {text}[/dim]")
+        self.console.print(f"[dim]- {text}[/dim]")
 
     def asks(self, user: str, text: str) -> None:
         """A user's message."""

@@ -54,7 +54,8 @@ class NewRun(BaseModel):
 class RunRecord(BaseModel):
     """The stored record, without its steps. Times are milliseconds since the epoch, 0 = not yet.
 
-    ``worker`` is the process (host:pid) that claimed it last. ``turn``, ``generation`` and ``opening`` (the model's copy of the user's message) are set for turns only.
+    ``worker`` is the process (host:pid) that claimed it last. ``turn``, ``generation`` and ``opening`` (the model's
+    copy of the user's message) are set for turns only.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -105,9 +105,7 @@ class DeferredTool(Protocol):
         """See :class:`Tool`."""
         ...
 
-    async def start(
-        self, context: ToolContext, args: Mapping[str, Any], call: int, slot: Slot
-    ) -> ToolOutput | None:
+    async def start(self, context: ToolContext, args: Mapping[str, Any], call: int, slot: Slot) -> ToolOutput | None:
         """Create the batch and its ``started`` step in one script; an output instead means nothing was started."""
         ...
 
@@ -128,5 +126,3 @@ class ProgressNote:
     text: str = ""
     name: str = ""
     status: str = ""
-
-

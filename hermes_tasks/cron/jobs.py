@@ -31,8 +31,10 @@ class JobDesk:
         self._min_interval_s, self._limit = min_interval_s, limit
 
     async def add(self, user: str, name: str, prompt: str, every: str | None, at: str | None) -> dict[str, Any]:
-        """Make a job. Answers with its meaning in words, its next three times in the user's zone, and a warning when
-        no scheduler is alive to fire it.
+        """Make a job, and say how it was understood.
+
+        The answer has its meaning in words, its next three times in the user's zone, and a warning when no scheduler
+        is alive to fire it.
 
         Raises:
             InvalidRequest: schedule or prompt cannot be used; nothing was stored.
@@ -40,7 +42,9 @@ class JobDesk:
         if not prompt.strip():
             raise InvalidRequest("the prompt is empty: say what the job has to do", field="prompt")
         if len(prompt) > _MAX_PROMPT_CHARS:
-            raise InvalidRequest(f"the prompt has {len(prompt)} characters, {_MAX_PROMPT_CHARS} are allowed", field="prompt")
+            raise InvalidRequest(
+                f"the prompt has {len(prompt)} characters, {_MAX_PROMPT_CHARS} are allowed", field="prompt"
+            )
         zone = (await self._users.get(user)).zone
         now = self._clock.now()
         schedule = parse(every, at, now=now, zone=zone, min_interval_s=self._min_interval_s)

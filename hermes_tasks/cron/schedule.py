@@ -78,7 +78,9 @@ def parse(every: str | None, at: str | None, *, now: datetime, zone: str, min_in
         InvalidRequest: neither or both are given, the text does not parse, or the time is not usable.
     """
     if (every is None) == (at is None):
-        raise InvalidRequest("give either an interval (every: 2m, 1h, 1d) or a moment (at: 2030-01-31T09:00)", field="schedule")
+        raise InvalidRequest(
+            "give either an interval (every: 2m, 1h, 1d) or a moment (at: 2030-01-31T09:00)", field="schedule"
+        )
     if every is not None:
         return Schedule(every_s=_interval(every, min_interval_s), anchor_ms=to_ms(now))
     return Schedule(at_ms=_moment(at or "", now, zone))
@@ -87,7 +89,9 @@ def parse(every: str | None, at: str | None, *, now: datetime, zone: str, min_in
 def _interval(text: str, least_s: int) -> int:
     found = _EVERY.fullmatch(text)
     if not found:
-        raise InvalidRequest(f"cannot read the interval {text!r}: use a whole number and s, m, h or d, such as 2m", field="every")
+        raise InvalidRequest(
+            f"cannot read the interval {text!r}: use a whole number and s, m, h or d, such as 2m", field="every"
+        )
     seconds = int(found[1]) * _UNIT_S[found[2].lower()]
     if seconds < least_s:
         raise InvalidRequest(f"the interval {text!r} is too short: the smallest allowed is {least_s}s", field="every")

@@ -50,7 +50,7 @@ class CronStrategy:
             tools=tuple(self._offered(policy)),
         )  # fmt: skip
 
-    def events(self, journal: Journal, note: ProgressNote) -> Sequence[Event]:
+    def events(self, journal: Journal, note: ProgressNote) -> Sequence[Event]:  # noqa: ARG002 - the protocol's
         """Nobody watches a job; its answer is delivered."""
         return ()
 

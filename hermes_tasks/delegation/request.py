@@ -42,7 +42,7 @@ def read_tasks(args: Mapping[str, Any], most: int) -> list[Task]:
 
 def _listed(value: Any) -> Sequence[Any] | None:
     """The ``tasks`` argument as a list; models sometimes send the list as JSON text, which is unmistakable."""
-    if value is None or value == "" or value == []:
+    if value in (None, "", []):
         return None
     if isinstance(value, str):
         try:

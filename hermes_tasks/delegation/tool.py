@@ -30,7 +30,14 @@ class DelegateTask:
     toolset = "delegation"
 
     def __init__(
-        self, runs: Runs, child_policy: Policy, *, max_tasks: int, at_once: int, max_summary_chars: int, max_depth: int = 1
+        self,
+        runs: Runs,
+        child_policy: Policy,
+        *,
+        max_tasks: int,
+        at_once: int,
+        max_summary_chars: int,
+        max_depth: int = 1,
     ) -> None:
         self._runs, self._policy = runs, child_policy
         self._max_tasks, self._at_once, self._max_depth = max_tasks, at_once, max_depth

@@ -71,7 +71,7 @@ async def history(
         turns = []
     else:
         # Every turn ends with an entry, in order: turn n is entry n - 1.
-        turns = await sessions.history(user.id, session, max(0, before - limit), before - 1)
+        turns = await sessions.history(user.id, session, max(0, before - 1 - limit), before - 2)
     return {"session": session, "turns": [turn_shown(turn) for turn in turns]}
 
 

@@ -18,13 +18,16 @@ _INSTRUCTION: Final = (
     "what they work on) or about how they expect you to behave, that will still matter in later conversations? "
     "If so, store it with the memory tool: short, self-contained entries; USER for the person, MEMORY for the rest; "
     "change an entry instead of adding a similar one. Store no secrets, no one-off details, nothing about tools that "
-    "failed. Only the memory tool works here, and nobody reads your answer. If nothing is worth keeping, say so and stop."
+    "failed. Only the memory tool works here, and nobody reads your answer. If nothing is worth keeping, say so and "
+    "stop."
 )
 
 
 class ReviewStrategy:
-    """See :class:`hermes_tasks.contracts.strategy.Strategy`. The run has no session of its own, so it leaves no trace
-    in the conversation; it replays the session's own prefix, which a provider's cache may still hold.
+    """See :class:`hermes_tasks.contracts.strategy.Strategy`.
+
+    The run has no session of its own, so it leaves no trace in the conversation; it replays the session's own prefix,
+    which a provider's cache may still hold.
 
     Args:
         offered: the schemas of the tools a policy grants.
@@ -47,7 +50,7 @@ class ReviewStrategy:
             model=record.policy.model, tools=tuple(self._offered(record.policy)),
         )  # fmt: skip
 
-    def events(self, journal: Journal, note: ProgressNote) -> Sequence[Event]:
+    def events(self, journal: Journal, note: ProgressNote) -> Sequence[Event]:  # noqa: ARG002 - the protocol's
         """Nobody watches a review."""
         return ()
 

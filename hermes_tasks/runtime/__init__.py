@@ -1,1 +1,1 @@
-"""The Celery side: app, task functions, bell, event-loop bridge, roles, watchdog, scheduler. Nothing else imports Celery."""
+"""The Celery side: app, task functions, bell, bridge, roles, watchdog, scheduler. Nothing else imports Celery."""

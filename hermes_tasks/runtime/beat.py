@@ -38,11 +38,11 @@ class SystemEntry:
 class HermesScheduler(Scheduler):
     """See the module. Composed before Celery makes it: the class is all that Celery's beat lets us hand in."""
 
-    _bridge: ClassVar[LoopBridge]
-    _fire_due: ClassVar[Callable[[], Awaitable[int]]]
-    _claim_slot: ClassVar[Callable[[str, int, int], Awaitable[bool]]]
-    _entries: ClassVar[Sequence[SystemEntry]] = ()
-    _clock: ClassVar[Clock] = SystemClock()
+    bridge: ClassVar[LoopBridge]
+    fire_due: ClassVar[Callable[[], Awaitable[int]]]
+    claim_slot: ClassVar[Callable[[str, int, int], Awaitable[bool]]]
+    entries: ClassVar[Sequence[SystemEntry]] = ()
+    clock: ClassVar[Clock] = SystemClock()
 
     @classmethod
     def compose(
@@ -53,8 +53,8 @@ class HermesScheduler(Scheduler):
         entries: Sequence[SystemEntry],
     ) -> None:
         """Hand in what a tick needs."""
-        cls._bridge, cls._entries = bridge, entries
-        cls._fire_due, cls._claim_slot = staticmethod(fire_due), staticmethod(claim_slot)
+        cls.bridge, cls.entries = bridge, entries
+        cls.fire_due, cls.claim_slot = staticmethod(fire_due), staticmethod(claim_slot)
 
     def setup_schedule(self) -> None:
         """Nothing to load: the store is the schedule."""
@@ -62,17 +62,17 @@ class HermesScheduler(Scheduler):
     def tick(self, *_: Any, **__: Any) -> float:
         """Claim what is due; returns seconds until the next look. A store that is away costs this look only."""
         try:
-            self._bridge.run(self._look())
+            self.bridge.run(self._look())
         except (HermesTasksError, KombuError, OperationalError, OSError) as error:
             _log.warning("tick failed; the next one looks again", reason=f"{type(error).__name__}: {error}")
         return TICK_S
 
     async def _look(self) -> None:
-        await type(self)._fire_due()
-        for entry in self._entries:
-            slot = int(self._clock.now().timestamp()) // entry.every_s
+        await type(self).fire_due()
+        for entry in self.entries:
+            slot = int(self.clock.now().timestamp()) // entry.every_s
             if slot != self._seen.get(entry.name):
-                if await type(self)._claim_slot(entry.name, slot, max(3600, 2 * entry.every_s)):
+                if await type(self).claim_slot(entry.name, slot, max(3600, 2 * entry.every_s)):
                     _log.info("system entry", entry=entry.name, slot=slot)
                     self.app.send_task(TASK_PREFIX + entry.task, queue=entry.queue, retry=False)
                 self._seen[entry.name] = slot
@@ -85,9 +85,11 @@ class HermesScheduler(Scheduler):
     @property
     def info(self) -> str:
         """Shown in beat's banner."""
-        return f"    . system entries -> {len(self._entries)}; users' jobs are in the store"
+        return f"    . system entries -> {len(self.entries)}; users' jobs are in the store"
 
 
 def run_celery_beat(app: Celery) -> None:
     """Run Celery's beat with our scheduler class until SIGTERM or SIGINT."""
-    Beat(app=app, scheduler_cls=HermesScheduler, loglevel="WARNING", quiet=True, max_interval=TICK_S, schedule=None).run()
+    Beat(
+        app=app, scheduler_cls=HermesScheduler, loglevel="WARNING", quiet=True, max_interval=TICK_S, schedule=None
+    ).run()

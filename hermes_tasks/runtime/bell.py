@@ -51,9 +51,8 @@ class CeleryBell:
             try:
                 with self._app.producer_pool.acquire(block=True, timeout=5) as producer:
                     while ring is not None:
-                        self._app.send_task(
-                            TASK_PREFIX + ring.task, args=ring.args, queue=str(ring.queue), producer=producer, retry=False,
-                        )  # fmt: skip
+                        name, queue_name = TASK_PREFIX + ring.task, str(ring.queue)
+                        self._app.send_task(name, args=ring.args, queue=queue_name, producer=producer, retry=False)
                         try:
                             ring = self._waiting.get_nowait()
                         except queue.Empty:

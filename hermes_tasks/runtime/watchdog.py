@@ -55,8 +55,10 @@ class Watchdog:
             _log.warning("event loop blocked", blocked_ms=round((time.monotonic() - asked) * 1000), stack=stack)
 
     def _stack(self) -> str:
-        frame = sys._current_frames().get(self._loop_thread or 0)
-        return " < ".join(f"{f.name}:{f.lineno}" for f in reversed(traceback.extract_stack(frame)[-6:])) if frame else ""
+        frames = sys._current_frames()  # noqa: SLF001 - the only way to look at another thread's stack
+        frame = frames.get(self._loop_thread or 0)
+        calls = traceback.extract_stack(frame)[-6:] if frame else []
+        return " < ".join(f"{call.name}:{call.lineno}" for call in reversed(calls))
 
 
 def end_stuck_process(silent_s: float) -> None:

@@ -7,7 +7,9 @@ from typing import Final
 
 _HEAD_SHARE: Final = 0.4
 #: Colours, cursor movements, window titles.
-_CONTROL: Final = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0e-\x1a]")
+_CONTROL: Final = re.compile(
+    rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0e-\x1a]"
+)
 _LINE_SEARCH: Final = 2_000
 
 

@@ -19,8 +19,10 @@ _log = get_logger(__name__)
 
 
 class LocalTurns:
-    """Executes turns that begin in this process, in its own loop. A turn that waits for children is resumed by a
-    worker, and one that is cut off by our end is taken over by one."""
+    """Executes turns that begin in this process, in its own loop.
+
+    A turn that waits for children is resumed by a worker, and one that is cut off by our end is taken over by one.
+    """
 
     def __init__(self, worker: WorkerProcess) -> None:
         self._worker = worker
@@ -47,7 +49,11 @@ async def _serve() -> None:
     events = EventReader(base.store)
     await events.start()
     desk = JobDesk(
-        base.jobs, base.users, base.clock, min_interval_s=settings.cron.min_interval_s, limit=settings.cron.jobs_per_user
+        base.jobs,
+        base.users,
+        base.clock,
+        min_interval_s=settings.cron.min_interval_s,
+        limit=settings.cron.jobs_per_user,
     )
     services = FrontServices(
         users=base.users, sessions=base.sessions, runs=base.runs, jobs=base.jobs, memory=base.memory,

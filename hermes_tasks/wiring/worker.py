@@ -102,7 +102,7 @@ class WorkerProcess:
 
 def compose_agents(base: Base, parts: Parts) -> Agents:
     """What executes runs. Loaded only where it is used: the model client's library alone costs a second of start-up."""
-    from hermes_tasks.wiring.agents import Agents
+    from hermes_tasks.wiring.agents import Agents  # noqa: PLC0415 - see above
 
     return Agents(base, model=parts.model)
 
@@ -112,7 +112,8 @@ def open_worker(
 ) -> WorkerProcess:
     """Compose one worker process; nothing is connected yet. Call it inside its event loop."""
     renewer = Renewer(store_url(settings), store_config(settings), on_stuck=end_stuck_process)
-    return WorkerProcess(make_base(settings, events=events, renewer=renewer), renewer, runs=runs, parts=parts or Parts())
+    base = make_base(settings, events=events, renewer=renewer)
+    return WorkerProcess(base, renewer, runs=runs, parts=parts or Parts())
 
 
 def run_worker(role: str, slots: int, *, parts: Parts | None = None, grace_s: float = GRACE_S) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from hermes_tasks.observe.ports import free_port
 from hermes_tasks.settings import Settings, load
@@ -38,7 +39,9 @@ class Fleet:
         extra: more environment variables (settings).
     """
 
-    def __init__(self, root: Path, server: EmbeddedServer, model_port: int, extra: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, root: Path, server: EmbeddedServer, model_port: int, extra: Mapping[str, str] | None = None
+    ) -> None:
         self.root, self.server = root, server
         self.front_port = free_port()
         self.environment = {
@@ -54,7 +57,7 @@ class Fleet:
         self.processes: dict[str, list[subprocess.Popen[bytes]]] = {}
         self._count = 0
 
-    def __enter__(self) -> Fleet:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -84,7 +87,9 @@ class Fleet:
             self._count += 1
             log = (self.root / f"{role}-{self._count}.log").open("ab")
             started.append(
-                subprocess.Popen(command, env=self.environment, cwd=self.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                subprocess.Popen(
+                    command, env=self.environment, cwd=self.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
             )
             log.close()
         self.processes.setdefault(role, []).extend(started)
@@ -96,10 +101,8 @@ class Fleet:
 
     def logs(self) -> str:
         """The last lines of every process, for a failing test's message."""
-        parts = []
-        for path in sorted(self.root.glob("*.log")):
-            parts.append(f"== {path.name}\n{path.read_text(errors='replace')[-2000:]}")
-        return "\n".join(parts)
+        logs = sorted(self.root.glob("*.log"))
+        return "\n".join(f"== {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in logs)
 
 
 def with_signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

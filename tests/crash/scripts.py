@@ -40,7 +40,7 @@ def tag(request: dict[str, Any]) -> str:
     return f"turn:{len(request['messages'])}"
 
 
-def delegating(delay_s: float):  # noqa: ANN201 - a script
+def delegating(delay_s: float):
     """A front agent that delegates three tasks; each child takes CHILD_STEPS tool steps of ``delay_s``."""
 
     def script(request: dict[str, Any]) -> Reply:

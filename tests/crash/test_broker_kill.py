@@ -39,9 +39,15 @@ def test_workers_survive_a_broker_that_restarts_under_load(server: EmbeddedServe
             for round_ in range(rounds):
                 names = [f"{round_}.{number}" for number in range(40)]
                 for name in names:
-                    run = NewRun(id=name, kind=RunKind.CHILD, user="ann", spec={"n": 2, "pause_s": 0.2}, policy=trivial.POLICY)
+                    run = NewRun(
+                        id=name, kind=RunKind.CHILD, user="ann", spec={"n": 2, "pause_s": 0.2}, policy=trivial.POLICY
+                    )
                     bridge.run(runs.create(run))
-                wait_until("some work is under way", lambda: (tmp_path / "log").exists() and f"claim {names[5]}" in (tmp_path / "log").read_text(), 60)  # noqa: B023, E501
+                wait_until(
+                    "some work is under way",
+                    lambda: (tmp_path / "log").exists() and f"claim {names[5]}" in (tmp_path / "log").read_text(),  # noqa: B023
+                    60,
+                )
                 broker.kill()
                 broker.start()
                 took = wait_until(

@@ -8,13 +8,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.crash.fleet import Fleet, wait_until
-from tests.crash.scripts import CHILD_STEPS, TASKS, delegating, tag
-from tests.crash.viewer import Operator
 
 from hermes_tasks.contracts.kinds import RunState
 from hermes_tasks.demo.server import ModelServer
 from hermes_tasks.testing.server import EmbeddedServer
+from tests.crash.fleet import Fleet, wait_until
+from tests.crash.scripts import CHILD_STEPS, TASKS, delegating, tag
+from tests.crash.viewer import Operator
 
 pytestmark = pytest.mark.crash
 
@@ -34,29 +34,32 @@ def mid_run(operator: Operator, user: str, parent: str) -> bool:
 
 
 def test_children_survive_the_kill_of_their_worker(server: EmbeddedServer, tmp_path: Path, rounds: int) -> None:
-    with ModelServer.threaded(delegating(0.3), tag=tag, keep=100_000) as model:
-        with Fleet(tmp_path, server, model.port) as fleet, Operator(fleet.settings) as operator:
-            operator.add_user("ann")
-            fleet.start("turns")
-            fleet.start("delegation", 2)
-            takeovers = []
-            for round_ in range(rounds):
-                wait_until("two delegation workers serve", lambda: operator.serving("delegation") == 2, 60)
-                before = len(model.calls)
-                turn = operator.say("ann", f"s{round_}", "please delegate this")
-                wait_until("three children mid-run", lambda: mid_run(operator, "ann", turn), 60)  # noqa: B023
-                held = holders(operator, "ann", turn)
-                victim, _ = Counter(held.values()).most_common(1)[0]
-                killed_at = operator.now_ms()
-                os.kill(victim, signal.SIGKILL)
-                fleet.start("delegation")
-                wait_until("the turn ends", lambda: operator.record("ann", turn).state.terminal, 60)  # noqa: B023
-                check_once(operator, "ann", f"s{round_}", turn)
-                check_calls(model.calls[before:])
-                takeovers += claims_after(operator, [run for run, pid in held.items() if pid == victim], killed_at)
-            assert max(takeovers) <= 5_000, takeovers
-            middle = sorted(takeovers)[len(takeovers) // 2]
-            print(f"takeover ms, {len(takeovers)} runs: min {min(takeovers)} median {middle} max {max(takeovers)}")
+    with (
+        ModelServer.threaded(delegating(0.3), tag=tag, keep=100_000) as model,
+        Fleet(tmp_path, server, model.port) as fleet,
+        Operator(fleet.settings) as operator,
+    ):
+        operator.add_user("ann")
+        fleet.start("turns")
+        fleet.start("delegation", 2)
+        takeovers = []
+        for round_ in range(rounds):
+            wait_until("two delegation workers serve", lambda: operator.serving("delegation") == 2, 60)
+            before = len(model.calls)
+            turn = operator.say("ann", f"s{round_}", "please delegate this")
+            wait_until("three children mid-run", lambda: mid_run(operator, "ann", turn), 60)  # noqa: B023
+            held = holders(operator, "ann", turn)
+            victim, _ = Counter(held.values()).most_common(1)[0]
+            killed_at = operator.now_ms()
+            os.kill(victim, signal.SIGKILL)
+            fleet.start("delegation")
+            wait_until("the turn ends", lambda: operator.record("ann", turn).state.terminal, 60)  # noqa: B023
+            check_once(operator, "ann", f"s{round_}", turn)
+            check_calls(model.calls[before:])
+            takeovers += claims_after(operator, [run for run, pid in held.items() if pid == victim], killed_at)
+        assert max(takeovers) <= 5_000, takeovers
+        middle = sorted(takeovers)[len(takeovers) // 2]
+        print(f"takeover ms, {len(takeovers)} runs: min {min(takeovers)} median {middle} max {max(takeovers)}")
 
 
 def check_once(operator: Operator, user: str, session: str, turn: str) -> None:

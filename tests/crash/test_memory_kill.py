@@ -1,4 +1,4 @@
-"""Killing what writes memory, with 5 sessions × 20 turns pending: every turn once, in order, per session."""
+"""Killing what writes memory, with 5 sessions x 20 turns pending: every turn once, in order, per session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SESSIONS, TURNS = 5, 20
 
 
 def append_all(operator: Operator, prefix: str) -> None:
-    """5 sessions × 20 turns, interleaved; every append that returns is acknowledged."""
+    """5 sessions x 20 turns, interleaved; every append that returns is acknowledged."""
 
     async def work() -> None:
         base = operator.base
@@ -59,7 +59,9 @@ def check(operator: Operator, prefix: str) -> None:
 
 def slow_fleet(tmp_path: Path, server: EmbeddedServer) -> Fleet:
     # One entry per script, so that a kill lands between two of them.
-    return Fleet(tmp_path, server, 1, {"HERMES_TASKS_MEMORY__DRAIN_BATCH": "1", "HERMES_TASKS_MEMORY__TURNS_KEPT": "100000"})
+    return Fleet(
+        tmp_path, server, 1, {"HERMES_TASKS_MEMORY__DRAIN_BATCH": "1", "HERMES_TASKS_MEMORY__TURNS_KEPT": "100000"}
+    )
 
 
 def test_every_turn_lands_once_in_order_when_the_worker_is_killed(

@@ -29,9 +29,7 @@ from hermes_tasks.store.runs import Runs
 
 POLICY = Policy(iterations=100, deadline_s=120)
 
-CONFIG = StoreConfig(
-    policies=dict.fromkeys(map(str, RunKind), POLICY), windows={**StoreConfig().windows, "child": 50}
-)
+CONFIG = StoreConfig(policies=dict.fromkeys(map(str, RunKind), POLICY), windows={**StoreConfig().windows, "child": 50})
 
 
 class TrivialWork:

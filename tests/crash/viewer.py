@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from hermes_tasks.contracts.runs import RunRecord
 from hermes_tasks.runtime.bridge import LoopBridge
@@ -26,7 +26,7 @@ class Operator:
     async def _make(self, settings: Settings) -> Any:
         return make_base(settings)
 
-    def __enter__(self) -> Operator:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -50,6 +50,8 @@ def test_the_demo_holds_and_no_key_is_used(tmp_path: Path) -> None:
         assert "every check holds" in output
         assert canary.calls == (), "the model of the environment was asked"
         assert seen, "no connection was seen at all: the look is broken"
-        assert all(ipaddress.ip_address(address.split("%")[0].removeprefix("::ffff:")).is_loopback for address in seen), seen
+        assert all(
+            ipaddress.ip_address(address.split("%")[0].removeprefix("::ffff:")).is_loopback for address in seen
+        ), seen
         assert "sk-false-key" not in output
     assert list(tmp_path.iterdir()) == [], "the demo leaves nothing behind"
