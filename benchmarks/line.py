@@ -93,8 +93,8 @@ async def our_writes(base: Base) -> list[float]:
             await base.sessions.open(user, session)
         began = time.perf_counter()
         await asyncio.gather(*(burst(base, user, session) for user, session in names))
-        while not all([await landed(base, user, session) for user, session in names]):
-            await asyncio.sleep(0.005)  # noqa: ASYNC110 - looks from outside, as a user of the store
+        while not all([await landed(base, user, session) for user, session in names]):  # noqa: ASYNC110 - from outside
+            await asyncio.sleep(0.005)
         rates.append(SESSIONS * TURNS / (time.perf_counter() - began))
         await check_order(base, names)
     return rates
