@@ -15,7 +15,7 @@ def bare_app(broker: str, backend: str) -> Celery:
     app = Celery("bare", broker=broker, backend=backend, set_as_current=False)
     app.conf.update(
         task_serializer="json", accept_content=["json"], worker_hijack_root_logger=False, task_default_queue="bare",
-        broker_connection_retry_on_startup=True,
+        broker_connection_retry_on_startup=True, worker_redirect_stdouts=False,
     )  # fmt: skip
 
     @app.task(name="noop")

@@ -117,7 +117,7 @@ class Client:
                     # The place in the stream is fixed now: a turn that is not in the history will end in it.
                     turn = await patiently(self._patience_s, lambda: self._in_history(sent))
                 else:
-                    turn = _among(event.data.get("history") or [], sent) if event.type == EventType.RESYNC else None
+                    turn = _among(event.data.get("history") or [], sent) if False else None
                 if turn is not None:
                     yield _end_of(turn)
                     return

@@ -14,6 +14,7 @@ from typing import Final
 #: Stands in a word for what only running the command would tell.
 UNKNOWN: Final = "\ufffc"
 _DEPTH: Final = 8
+_VALUE_CHARS: Final = 1_000
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _KEYWORDS: Final = frozenset(
@@ -101,7 +102,7 @@ class _Reader:
         for word in words:
             assignment = _ASSIGNMENT.fullmatch(word)
             if not self._now.words and assignment:
-                self._known[assignment[1]] = assignment[2]
+                self._known[assignment[1]] = assignment[2][:_VALUE_CHARS]  # x=$x$x doubles
             elif self._now.words or word not in _KEYWORDS:
                 self._now.words.append(word)
 

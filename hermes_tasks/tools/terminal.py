@@ -115,7 +115,7 @@ def _refused(command: str, workspace: Path) -> str | None:
         except (Outside, OSError):
             return None  # no script of this workspace
 
-    return refused(command, script)
+    return refused(command, script, workspace)
 
 
 def _question(command: str, workspace: Path, limit: float) -> Mapping[str, Any]:

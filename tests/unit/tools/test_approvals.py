@@ -232,11 +232,11 @@ def test_absolute_paths_of_the_workspace_are_the_commands_own() -> None:
     ).map("".join)
 )
 def test_any_text_gets_an_answer(text: str) -> None:
-    reason = refused(text, lambda path: text)
+    reason = refused(text, lambda _: text)
     assert reason is None or reason.startswith("it ")
 
 
-@pytest.mark.parametrize("piece", ["a", "(", "$(", "`", '"', "rm -r", "${", "<<E\n", "x=$x$x;", "eval ", "-", "cd a;"])
+@pytest.mark.parametrize("piece", ["a", "(", "$(", "`", '"', "rm -r", "${", "<<E\n", "x=a$x$x;", "eval ", "-", "cd a;"])
 def test_hostile_text_is_judged_in_bounded_time(piece: str) -> None:
     begin = time.perf_counter()
     refused(piece * (20_000 // len(piece)))
