@@ -12,7 +12,7 @@ from hermes_tasks.contracts.runs import Policy
 from hermes_tasks.contracts.steps import step_from_json
 from hermes_tasks.contracts.strategy import Plan
 
-_BROKEN_OFF: Final = "[This turn ended without an answer: {state}. What was done until then stands above.]"
+_NOT_COMPLETED: Final = "[This turn was not completed: {state}. What was said and done until then stands above.]"
 _ANY_POLICY: Final = Policy(iterations=1, deadline_s=1)
 
 
@@ -42,5 +42,14 @@ def conversation(turns: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
         plan = Plan(system="", messages=tuple(said), policy=_ANY_POLICY, model="")
         said += own_messages(plan, steps)
         if turn["state"] != RunState.COMPLETED:
-            said.append({"role": "assistant", "content": _BROKEN_OFF.format(state=turn["state"])})
+            _add_note(said, _NOT_COMPLETED.format(state=turn["state"]))
     return tuple(said)
+
+
+def _add_note(said: list[Message], note: str) -> None:
+    """As words of the assistant; two messages of one role in a row are refused by some providers."""
+    last = said[-1]
+    if last["role"] == "assistant" and not last.get("tool_calls"):
+        said[-1] = {**last, "content": f"{last['content']}\n\n{note}"}
+    else:
+        said.append({"role": "assistant", "content": note})

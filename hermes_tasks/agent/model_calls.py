@@ -57,8 +57,6 @@ class CallAssembler:
         name = _text(source.get("name")).strip()
         arguments = _arguments(source.get("arguments"))
         index = _index(item.get("index"))
-        if not (ident or name or arguments):
-            return
         draft = self._draft_for(index, ident, name)
         if draft is None:
             draft = _Draft()
@@ -81,7 +79,7 @@ class CallAssembler:
         used: set[str] = set()
         result = []
         for place, draft in enumerate(kept):
-            ident = draft.id if draft.id and draft.id not in used else f"call_{place}"
+            ident = draft.id or f"call_{place}"
             while ident in used:
                 ident += "_"
             used.add(ident)

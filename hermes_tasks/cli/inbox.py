@@ -37,4 +37,4 @@ def inbox(
     for mail in found:
         print(f"{moment(mail['at_ms'])}  {one_line(mail['name'] or mail['id'])}  {mail['status']}")
         for line in clean(mail["text"] or mail["error"] or "").splitlines():
-            print(f"    {line}")
+            print(f"    {line}".rstrip())

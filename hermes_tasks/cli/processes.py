@@ -41,6 +41,8 @@ class Process:
         depends: names of processes that must be ready before it starts; it is stopped before them.
         listens: checked to be free before anything starts.
         ready: answers whether it does its work; None = it runs.
+        tells_ready: it calls :func:`hermes_tasks.observe.ready.tell_ready` when it does its work; asked for each of
+            several by itself, in place of ``ready``.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Process:
     depends: tuple[str, ...] = ()
     listens: Listens | None = None
     ready: Callable[[], bool] | None = None
+    tells_ready: bool = False
 
 
 def processes(settings: Settings) -> tuple[Process, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from hermes_tasks.cli.supervisor_process import SupervisorProcess
 from hermes_tasks.cli.supervisor_rpc import State
 from hermes_tasks.contracts.errors import Conflict, Retryable
 from hermes_tasks.observe.ports import check_port
+from hermes_tasks.observe.ready import READY_VARIABLE, told_ready
 from hermes_tasks.settings import Settings
 from hermes_tasks.store.home_files import make_home
 
@@ -55,6 +57,8 @@ class Stack:
         self._programs = programs(self._table)
         self._environ = dict(os.environ if environ is None else environ)
         self._environ["HERMES_TASKS_HOME"] = str(settings.home)
+        self._ready_dir = settings.paths.run / "ready"
+        self._environ[READY_VARIABLE] = str(self._ready_dir)
         self._ready_s = ready_s
         self._stop_s = stop_s
         self._supervisor: SupervisorProcess | None = None
@@ -82,6 +86,8 @@ class Stack:
         lock = take_home(home.run / "up.lock")
         try:
             self._check_ports()
+            shutil.rmtree(self._ready_dir, ignore_errors=True)
+            self._ready_dir.mkdir(mode=0o700)
             self._supervisor = SupervisorProcess(home, self._table, self._environ, lock)
         finally:
             os.close(lock)  # the supervisor has it now
@@ -161,7 +167,7 @@ class Stack:
                     supervisor.start_program(program.full_name)
                     asked.add(program.name)
                 self._check_start(program, states[program.name], starts[program.name])
-                if _is_ready(program, states[program.name]):
+                if self._is_ready(program, states[program.name]):
                     waiting.remove(program)
             if not waiting:
                 return
@@ -178,6 +184,14 @@ class Stack:
             log = self._log(program)
             raise Retryable(f"{program.name} ends again and again: {self._last_line(program)} (see {log})")
 
+    def _is_ready(self, program: Program, state: State) -> bool:
+        process = program.process
+        if state.state not in ("STARTING", "RUNNING"):
+            return False
+        if process.tells_ready:
+            return told_ready(self._ready_dir, state.pid)
+        return process.ready() if process.ready is not None else state.state == "RUNNING"
+
     def _log(self, program: Program) -> Path:
         return self._settings.paths.logs / f"{program.name}.log"
 
@@ -187,10 +201,3 @@ class Stack:
         except FileNotFoundError:
             lines = []
         return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "it said nothing")
-
-
-def _is_ready(program: Program, state: State) -> bool:
-    if state.state not in ("STARTING", "RUNNING"):
-        return False
-    ready = program.process.ready
-    return ready() if ready is not None else state.state == "RUNNING"

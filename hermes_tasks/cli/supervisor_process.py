@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -16,8 +17,9 @@ from hermes_tasks.cli.offspring import Offspring
 from hermes_tasks.cli.processes import Process
 from hermes_tasks.cli.supervisor_conf import render
 from hermes_tasks.cli.supervisor_rpc import State, Supervisor
-from hermes_tasks.contracts.errors import HermesTasksError, Retryable
+from hermes_tasks.contracts.errors import Conflict, HermesTasksError, Retryable
 from hermes_tasks.contracts.home import Home
+from hermes_tasks.contracts.ids import derived_id
 from hermes_tasks.observe.parent import PARENT_VARIABLE
 from hermes_tasks.store.home_files import write_private
 
@@ -37,6 +39,7 @@ class SupervisorProcess:
 
     Raises:
         InvalidRequest: the table has something that its configuration cannot carry.
+        Conflict: the place for its socket belongs to somebody else.
     """
 
     def __init__(self, home: Home, table: Sequence[Process], environ: Mapping[str, str], lock: int) -> None:
@@ -45,7 +48,7 @@ class SupervisorProcess:
         self._offspring = Offspring()
         socket = home.run / "supervisor.sock"
         if len(str(socket)) > _SOCKET_PATH:
-            self._short_dir = Path(tempfile.mkdtemp(prefix="hermes-tasks-"))
+            self._short_dir = _short_dir(home)
             socket = self._short_dir / "supervisor.sock"
         configuration = home.run / "supervisord.conf"
         try:
@@ -114,3 +117,13 @@ class SupervisorProcess:
     def _remove_short_dir(self) -> None:
         if self._short_dir is not None:
             shutil.rmtree(self._short_dir, ignore_errors=True)
+
+
+def _short_dir(home: Home) -> Path:
+    """A private directory with a short path, the same for the same home: one that a kill left behind is used again."""
+    path = Path(tempfile.gettempdir()) / f"hermes-tasks-{derived_id(os.getuid(), str(home.root))[:16]}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise Conflict(f"{path} is not ours alone; remove it, or use a home with a shorter path", field="home")
+    return path

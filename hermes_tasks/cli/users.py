@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from hermes_tasks.store.users import User, Users
 
 T = TypeVar("T")
+#: Opens the users of an installation. A caller's own goes into the context: ``app(obj=…)``.
 OpenUsers = Callable[["Settings"], AbstractAsyncContextManager["Users"]]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="User id: 1 to 64 of a-z 0-9 . _ -")]
 _ZONE_HELP = "IANA time zone, such as Europe/Lisbon."
 _LANGUAGE_HELP = "Language of the user, such as pt."
+
+users_app = typer.Typer(help="Who may use this installation.", no_args_is_help=True)
 
 
 @asynccontextmanager
@@ -35,86 +39,82 @@ async def users_of_store(settings: Settings) -> AsyncIterator[Users]:
         yield admin.users
 
 
-def make_users_app(open_users: OpenUsers = users_of_store) -> typer.Typer:
-    """The commands.
+@users_app.command("add")
+def add(
+    context: typer.Context,
+    name: NameArgument,
+    zone: Annotated[str, typer.Option("--zone", help=_ZONE_HELP)] = "UTC",
+    language: Annotated[str, typer.Option("--language", help=_LANGUAGE_HELP)] = "",
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a user and print their bearer key. It is shown this once; only its hash is kept.
 
-    Args:
-        open_users: where users are kept.
+    Examples:
+      hermes-tasks users add ada --zone Europe/Lisbon --language pt
     """
-    app = typer.Typer(help="Who may use this installation.", no_args_is_help=True)
+    key = _run(context, home, config, lambda users: users.add(name, zone=zone, language=language))
+    if as_json:
+        print_json({"user": name, "zone": zone, "language": language, "key": key})
+        return
+    print(f"user {name}")
+    print(f"key  {key}")
 
-    def run(home: HomeOption, config: ConfigOption, call: Callable[[Users], Awaitable[T]]) -> T:
-        from hermes_tasks.settings import load
 
-        async def work(settings: Settings) -> T:
-            async with open_users(settings) as users:
-                return await call(users)
+@users_app.command("list")
+def list_users(
+    context: typer.Context, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """List all users.
 
-        with told_in_one_line():
-            return asyncio.run(work(load(home, config)))
+    Examples:
+      hermes-tasks users list
 
-    @app.command("add")
-    def add(
-        name: NameArgument,
-        zone: Annotated[str, typer.Option("--zone", help=_ZONE_HELP)] = "UTC",
-        language: Annotated[str, typer.Option("--language", help=_LANGUAGE_HELP)] = "",
-        home: HomeOption = None,
-        config: ConfigOption = None,
-        as_json: JsonOption = False,
-    ) -> None:
-        """Make a user and print their bearer key. It is shown this once; only its hash is kept.
+      hermes-tasks users list --json | jq '.[].user'
+    """
+    found = _run(context, home, config, lambda users: users.all())
+    if as_json:
+        print_json([_shown(user) for user in found])
+        return
+    rows = [(user.id, user.state, user.zone, user.language or "-") for user in found]
+    print_table(("user", "state", "zone", "language"), rows, "no users; make one with: hermes-tasks users add NAME")
 
-        Examples:
-          hermes-tasks users add ada --zone Europe/Lisbon --language pt
-        """
-        key = run(home, config, lambda users: users.add(name, zone=zone, language=language))
-        if as_json:
-            print_json({"user": name, "zone": zone, "language": language, "key": key})
-            return
-        print(f"user {name}")
-        print(f"key  {key}")
 
-    @app.command("list")
-    def list_users(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-        """List all users.
+@users_app.command("set")
+def set_user(
+    context: typer.Context,
+    name: NameArgument,
+    zone: Annotated[str | None, typer.Option("--zone", help=_ZONE_HELP)] = None,
+    language: Annotated[str | None, typer.Option("--language", help=_LANGUAGE_HELP)] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a user; takes effect with the next turn or fire.
 
-        Examples:
-          hermes-tasks users list
+    Examples:
+      hermes-tasks users set ada --zone America/New_York
+    """
+    user = _run(context, home, config, lambda users: users.change(name, zone=zone, language=language))
+    if as_json:
+        print_json(_shown(user))
+        return
+    print(f"user {user.id}: zone {user.zone}, language {user.language or '-'}")
 
-          hermes-tasks users list --json | jq '.[].user'
-        """
-        found = run(home, config, lambda users: users.all())
-        if as_json:
-            print_json([_shown(user) for user in found])
-            return
-        rows = [(user.id, user.state, user.zone, user.language or "-") for user in found]
-        print_table(("user", "state", "zone", "language"), rows, "no users; make one with: hermes-tasks users add NAME")
 
-    @app.command("set")
-    def set_user(
-        name: NameArgument,
-        zone: Annotated[str | None, typer.Option("--zone", help=_ZONE_HELP)] = None,
-        language: Annotated[str | None, typer.Option("--language", help=_LANGUAGE_HELP)] = None,
-        home: HomeOption = None,
-        config: ConfigOption = None,
-        as_json: JsonOption = False,
-    ) -> None:
-        """Change a user; takes effect with the next turn or fire.
+def _run(context: typer.Context, home: Path | None, config: Path | None, call: Callable[[Users], Awaitable[T]]) -> T:
+    from hermes_tasks.settings import load
 
-        Examples:
-          hermes-tasks users set ada --zone America/New_York
-        """
-        user = run(home, config, lambda users: users.change(name, zone=zone, language=language))
-        if as_json:
-            print_json(_shown(user))
-            return
-        print(f"user {user.id}: zone {user.zone}, language {user.language or '-'}")
+    open_users: OpenUsers = context.obj or users_of_store
 
-    return app
+    async def work(settings: Settings) -> T:
+        async with open_users(settings) as users:
+            return await call(users)
+
+    with told_in_one_line():
+        return asyncio.run(work(load(home, config)))
 
 
 def _shown(user: User) -> dict[str, str]:
     return {"user": user.id, "state": user.state, "zone": user.zone, "language": user.language}
-
-
-users_app = make_users_app()

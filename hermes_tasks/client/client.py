@@ -12,7 +12,7 @@ from hermes_tasks.client.http import ask_front, make_http, segment
 from hermes_tasks.client.patience import patiently
 from hermes_tasks.client.stream import follow
 from hermes_tasks.client.words import Answer, Event, Sent, answer_of
-from hermes_tasks.contracts.errors import InvalidRequest
+from hermes_tasks.contracts.errors import InvalidRequest, NotFound
 from hermes_tasks.contracts.events import EventType
 from hermes_tasks.contracts.ids import new_id
 
@@ -106,6 +106,7 @@ class Client:
 
         Raises:
             Retryable: no front answered for ``patience``.
+            NotFound: the message is gone: the store came back without its last seconds.
         """
         async with aclosing(follow(self._http, sent.session, None, self._patience_s)) as stream:
             async for event in stream:
@@ -115,9 +116,9 @@ class Client:
                         return
                 if event is None:
                     # The place in the stream is fixed now: a turn that is not in the history will end in it.
-                    turn = await patiently(self._patience_s, lambda: self._in_history(sent))
+                    turn = await patiently(self._patience_s, lambda: self._ended_turn(sent))
                 else:
-                    turn = _among(event.data.get("history") or [], sent) if False else None
+                    turn = _among(event.data.get("history") or [], sent) if event.type == EventType.RESYNC else None
                 if turn is not None:
                     yield _end_of(turn)
                     return
@@ -193,6 +194,19 @@ class Client:
 
     async def _ask(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         return await ask_front(self._http, method, path, **request)
+
+    async def _ended_turn(self, sent: Sent) -> dict[str, Any] | None:
+        """The turn of a message, or None while it is at work or waits."""
+        if (turn := await self._in_history(sent)) is not None:
+            return turn
+        record = await self.session(sent.session)
+        if any(waiting["message"] == sent.message for waiting in record["waiting"]):
+            return None
+        if (turn := await self._in_history(sent)) is not None:  # it ended between the two looks
+            return turn
+        raise NotFound(
+            f"message {sent.message} is gone: the store lost its last seconds; send it again", field="message"
+        )
 
     async def _in_history(self, sent: Sent) -> dict[str, Any] | None:
         """The turn if it has ended. A repeated message may be far back, a new one is in the newest page."""

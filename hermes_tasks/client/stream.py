@@ -44,7 +44,7 @@ async def follow(
                 async for chunk in response.aiter_bytes():
                     for event in parser.feed(chunk):
                         yield event
-                    pass
+                    last = parser.last_id or last
             fault = Retryable(f"{http.base_url} closed the event stream of session {session}")
         except httpx.HTTPError as error:
             fault = unreachable(http, error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -19,6 +19,7 @@ _EVERY: Final = re.compile(r"\s*(?:every\s+)?(\d{1,9})\s*(s|m|h|d)\s*", re.IGNOR
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 #: Longer intervals and farther moments than this are taken for a slip of the keyboard.
 _FARTHEST: Final = timedelta(days=366 * 10)
+_SHOWN_CHARS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +91,17 @@ def _interval(text: str, least_s: int) -> int:
     found = _EVERY.fullmatch(text)
     if not found:
         raise InvalidRequest(
-            f"cannot read the interval {text!r}: use a whole number and s, m, h or d, such as 2m", field="every"
+            f"cannot read the interval {_shown(text)}: use a whole number and s, m, h or d, such as 2m; "
+            f"the smallest allowed is {least_s}s",
+            field="every",
         )
     seconds = int(found[1]) * _UNIT_S[found[2].lower()]
     if seconds < least_s:
-        raise InvalidRequest(f"the interval {text!r} is too short: the smallest allowed is {least_s}s", field="every")
+        raise InvalidRequest(
+            f"the interval {_shown(text)} is too short: the smallest allowed is {least_s}s", field="every"
+        )
     if seconds > _FARTHEST.total_seconds():
-        raise InvalidRequest(f"the interval {text!r} is longer than ten years", field="every")
+        raise InvalidRequest(f"the interval {_shown(text)} is longer than ten years", field="every")
     return seconds
 
 
@@ -104,11 +109,19 @@ def _moment(text: str, now: datetime, zone: str) -> int:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise InvalidRequest(f"cannot read the moment {text!r}: use ISO such as 2030-01-31T09:00", field="at") from None
+        raise InvalidRequest(
+            f"cannot read the moment {_shown(text)}: use ISO such as 2030-01-31T09:00", field="at"
+        ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))
-    if moment <= now:
-        shown = now.astimezone(ZoneInfo(zone)).isoformat(timespec="seconds")
-        raise InvalidRequest(f"the moment {text!r} has passed; it is {shown} in {zone}", field="at")
     if moment - now > _FARTHEST:
-        raise InvalidRequest(f"the moment {text!r} is more than ten years away", field="at")
-    return to_ms(moment.astimezone(UTC))
+        raise InvalidRequest(f"the moment {_shown(text)} is more than ten years away", field="at")
+    # In stored milliseconds: what lies within the present one has passed as well.
+    if moment <= now or to_ms(moment) <= to_ms(now):
+        local = now.astimezone(ZoneInfo(zone)).isoformat(timespec="seconds")
+        raise InvalidRequest(f"the moment {_shown(text)} has passed; it is {local} in {zone}", field="at")
+    return to_ms(moment)
+
+
+def _shown(text: str) -> str:
+    """What was given, short enough for a message of one line."""
+    return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…")

@@ -4,41 +4,61 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from hermes_tasks.contracts.journal import AnyStep
-from hermes_tasks.contracts.kinds import PEER_STATUS, RunState
+from hermes_tasks.contracts.kinds import PEER_STATUS, ExitReason, RunState
 from hermes_tasks.contracts.runs import RunRecord
-from hermes_tasks.contracts.steps import ModelStep, ToolCall, ToolStep
+from hermes_tasks.contracts.steps import ModelStep, SummaryStep, ToolCall, ToolStep
 
 _HEAD_SHARE: Final = 0.75
+#: A head or tail is snapped to the end of a line only where that costs less of it than this.
+_SNAP_SHARE: Final = 0.2
 
 
-def batch_result(children: Sequence[tuple[RunRecord, Sequence[AnyStep]]], most_chars: int) -> str:
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A child that ended.
+
+    Attributes:
+        text: its answer as the parent may read it, without secrets.
+        pointer: where the whole of a text that is too long can be read.
+    """
+
+    record: RunRecord
+    steps: Sequence[AnyStep]
+    text: str
+    pointer: str = ""
+
+
+def batch_result(children: Sequence[Ended], most_chars: int) -> str:
     """One JSON text for the parent's model.
 
     Args:
-        children: records and steps, in task order, all ended.
-        most_chars: of one summary; the whole stays in the child's record.
+        children: in task order.
+        most_chars: of one summary; longer ones need their ``pointer``.
     """
-    results = [_entry(record, steps, most_chars) for record, steps in children]
-    began = min((record.created for record, _ in children), default=0)
-    ended = max((record.ended for record, _ in children), default=0)
+    results = [_entry(child, most_chars) for child in children]
+    began = min((child.record.created for child in children), default=0)
+    ended = max((child.record.ended for child in children), default=0)
     return json.dumps(
         {"results": results, "total_duration_seconds": round((ended - began) / 1000, 2)}, ensure_ascii=False
     )
 
 
-def _entry(record: RunRecord, steps: Sequence[AnyStep], most_chars: int) -> Mapping[str, Any]:
+def _entry(child: Ended, most_chars: int) -> Mapping[str, Any]:
+    record, steps, text = child.record, child.steps, child.text
     status, exit_reason = PEER_STATUS[record.state]
-    text = str(record.result.get("text") or "")
+    if record.exit_reason is ExitReason.MAX_ITERATIONS:
+        exit_reason = "max_iterations"  # also of a child whose last answer had no text, and which therefore failed
     entry: dict[str, Any] = {
         "task_index": record.index,
         "goal": record.spec.get("goal", ""),
         "status": status,
         "summary": text or None,
         "exit_reason": exit_reason,
-        "api_calls": record.usage.calls,
+        "api_calls": sum(isinstance(step, ModelStep | SummaryStep) for step in steps),
         "duration_seconds": round(record.duration_s, 2),
         "model": next((step.model for step in reversed(steps) if isinstance(step, ModelStep)), ""),
         "tokens": {"input": record.usage.input_tokens, "output": record.usage.output_tokens},
@@ -48,21 +68,27 @@ def _entry(record: RunRecord, steps: Sequence[AnyStep], most_chars: int) -> Mapp
     if record.state is not RunState.COMPLETED:
         reason = str(record.exit_reason or record.state)
         entry["error"] = str(record.result.get("error") or "") or f"the sub-agent ended as {record.state}: {reason}"
+    if record.exit_reason is ExitReason.TRUNCATED:
+        entry["note"] = "the answer was cut at the model's output limit; its end is missing"
     if len(text) > most_chars:
-        entry |= {"summary": _shortened(text, most_chars, record.id), "summary_truncated": True}
-        entry["summary_full_path"] = f"run:{record.id}"
+        entry |= {"summary": _shortened(text, most_chars, child.pointer), "summary_truncated": True}
+        entry["summary_full_path"] = child.pointer
     return entry
 
 
-def _shortened(text: str, most_chars: int, run: str) -> str:
+def _shortened(text: str, most_chars: int, pointer: str) -> str:
     head = text[: int(most_chars * _HEAD_SHARE)]
-    head = head[: head.rfind("\n") + 1] or head
-    tail = text[-(most_chars - int(most_chars * _HEAD_SHARE)) :]
-    tail = tail[tail.find("\n") + 1 :] or tail
+    line_end = head.rfind("\n") + 1
+    if line_end > len(head) * (1 - _SNAP_SHARE):
+        head = head[:line_end]
+    tail = text[len(text) - (most_chars - int(most_chars * _HEAD_SHARE)) :]
+    line_end = tail.find("\n") + 1
+    if line_end < len(tail) * _SNAP_SHARE:
+        tail = tail[line_end:]
     left_out = len(text) - len(head) - len(tail)
     return (
-        f"{head}\n[… {left_out} of {len(text)} characters left out, from character {len(head)} on; "
-        f"the whole text is the result of run {run} …]\n{tail}"
+        f"{head}\n[… {left_out} of {len(text)} characters left out; "
+        f"read them with read_result, pointer {pointer}, offset {len(head)} …]\n{tail}"
     )
 
 

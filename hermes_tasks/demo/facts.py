@@ -10,6 +10,7 @@ from typing import Final
 #: Longer ones are no facts but stories.
 MAX_CHARS: Final = 200
 _SENTENCE: Final = re.compile(r"[^.!?\n]*[.!?\n]?")
+_CLAUSE: Final = re.compile(r",? and (?=(?:I|my)\b)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,15 @@ def facts_in(texts: Iterable[str], patterns: Sequence[FactPattern]) -> list[Fact
     for text in texts:
         for sentence in _SENTENCE.findall(text):
             if not sentence.endswith("?"):
-                found.update(dict.fromkeys(_in_sentence(sentence, patterns)))
+                for clause in _CLAUSE.split(sentence):
+                    found.update(dict.fromkeys(_in_clause(clause, patterns)))
     return list(found)
 
 
-def _in_sentence(sentence: str, patterns: Sequence[FactPattern]) -> list[Fact]:
+def _in_clause(clause: str, patterns: Sequence[FactPattern]) -> list[Fact]:
     placed: list[tuple[int, int, Fact]] = []
     for kind in patterns:
-        for match in kind.pattern.finditer(sentence):
+        for match in kind.pattern.finditer(clause):
             start, end = match.span()
             if any(start < taken_end and taken_start < end for taken_start, taken_end, _ in placed):
                 continue

@@ -25,6 +25,7 @@ _NOTE: Final = re.compile(r"(?:\A|\n\s*\n)\[[^\]]*\](?=\s*(?:\n\s*\n|\Z))")
 _BLOCK: Final = re.compile(r"═{20,}\n[^\n]*\n═{20,}\n(.*?)(?=\n\n|\n═{20,}|\Z)", re.DOTALL)
 #: What the agent loop itself says in the user's place.
 _LOOP: Final = re.compile(r"^(This is your last answer|Your last answer had no text|Go on from this summary)")
+_RESEARCH: Final = re.compile(r"\b(research|compare|investigate)\b", re.IGNORECASE)
 _BETWEEN: Final = re.compile(r",|;|\n|\band\b|\bversus\b|\bvs\b\.?|&")
 _VERB: Final = re.compile(
     r"^\W*(?:please|can you|could you|research|compare|investigate|delegate|look into|find out about|then|"
@@ -98,7 +99,10 @@ class Scene:
             filter(None, map(_thing, _BETWEEN.split(listed if colon and listed.strip() else self.user)))
         )
         items = list(found)[:MAX_THINGS]
-        if len(items) >= 3:
+        if not _RESEARCH.search(self.user):
+            goals = [item[:1].upper() + item[1:] for item in items] or ["Answer the question"]
+            goals += ["Look for what was forgotten", "Check the result"][len(items) - 1 :] if len(items) < 3 else []
+        elif len(items) >= 3:
             goals = [f"Research {item}" for item in items]
         elif len(items) == 2:
             goals = [*(f"Research {item}" for item in items), f"Compare {items[0]} with {items[1]}"]
@@ -138,9 +142,8 @@ class Scene:
 
     @cached_property
     def told(self) -> str:
-        """A fact in the user's last words."""
-        found = facts_in([self.user], self._patterns)
-        return found[-1].entry if found else ""
+        """The facts in the user's last words."""
+        return " ".join(fact.entry for fact in facts_in([self.user], self._patterns))
 
     @property
     def fact(self) -> str:

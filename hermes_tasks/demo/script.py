@@ -31,7 +31,6 @@ class Rule:
     not_user: str = ""
     system: str = ""
     offered: Sequence[str] = ()
-    not_offered: Sequence[str] = ()
     after: str = ""
     steps: int | None = None
     has: str = ""
@@ -47,7 +46,6 @@ class Rule:
             and (not self.not_user or not _found(self.not_user, scene.user))
             and (not self.system or _found(self.system, scene.system))
             and scene.offered.issuperset(self.offered)
-            and scene.offered.isdisjoint(self.not_offered)
             and (not self.after or self.after == scene.after)
             and (self.steps is None or self.steps == scene.steps)
             and (not self.has or bool(getattr(scene, self.has)))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from hermes_tasks.contracts.errors import LeaseLost, StoreUnavailable
+from hermes_tasks.contracts.errors import InvalidRequest, LeaseLost, StoreUnavailable
 from hermes_tasks.contracts.memory import Entry, EntryKind
 from hermes_tasks.observe.logging import get_logger
 from hermes_tasks.safety.masking import mask_secrets
@@ -79,7 +79,11 @@ class Drainer:
         Raises:
             StoreUnavailable: the store did not answer the claim; recovery rings again.
         """
-        draining = await self._channel.claim(user, session, consumer, self._batch)
+        try:
+            draining = await self._channel.claim(user, session, consumer, self._batch)
+        except InvalidRequest as error:  # a late bell of a user who is gone
+            _log.info("nothing to drain", user=user, session=session, channel=consumer, reason=str(error))
+            return
         if draining is None:
             return
         try:

@@ -8,7 +8,6 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from hermes_tasks.contracts.errors import Conflict, LeaseLost, RunCancelled
 from hermes_tasks.contracts.memory import Document
 from hermes_tasks.contracts.tools import Slot, ToolContext, ToolOutput
 from hermes_tasks.memory.documents import Change, Operation, Refusal, apply, apply_all, usage
@@ -83,15 +82,9 @@ class MemoryTool:
         self, context: ToolContext, name: Document, state: DocumentState, change: Change, slot: Slot, output: ToolOutput
     ) -> DocumentState | None:
         """The newer state when somebody else wrote meanwhile, or None: effect and step are stored."""
-        run = context.run
-        try:
-            newer = await self._memory.write(
-                run.user, name, state, change.entries, guard=slot.guard, step=slot.step(output)
-            )
-        except Conflict as error:
-            if str(error) == "ended":
-                raise RunCancelled(f"run {run.id} was ended from outside") from None
-            raise LeaseLost(f"run {run.id}: {error}") from None
+        newer = await self._memory.write(
+            context.run.user, name, state, change.entries, guard=slot.guard, step=slot.step(output)
+        )
         if newer is None:
             slot.written()
         return newer

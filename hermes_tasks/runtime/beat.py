@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Final
 from celery import Celery
 from celery.apps.beat import Beat
 from celery.beat import Scheduler
-from kombu.exceptions import KombuError, OperationalError
 
+from hermes_tasks.contracts.bell import Bell, Ring
 from hermes_tasks.contracts.clock import Clock, SystemClock
 from hermes_tasks.contracts.errors import HermesTasksError
+from hermes_tasks.contracts.kinds import Queue
 from hermes_tasks.observe.logging import get_logger
-from hermes_tasks.runtime.app import TASK_PREFIX
 from hermes_tasks.runtime.bridge import LoopBridge
 
 _log = get_logger(__name__)
@@ -32,7 +32,7 @@ class SystemEntry:
     name: str
     every_s: int
     task: str
-    queue: str
+    queue: Queue
 
 
 class HermesScheduler(Scheduler):
@@ -41,6 +41,7 @@ class HermesScheduler(Scheduler):
     bridge: ClassVar[LoopBridge]
     fire_due: ClassVar[Callable[[], Awaitable[int]]]
     claim_slot: ClassVar[Callable[[str, int, int], Awaitable[bool]]]
+    bell: ClassVar[Bell]
     entries: ClassVar[Sequence[SystemEntry]] = ()
     clock: ClassVar[Clock] = SystemClock()
 
@@ -51,9 +52,10 @@ class HermesScheduler(Scheduler):
         fire_due: Callable[[], Awaitable[int]],
         claim_slot: Callable[[str, int, int], Awaitable[bool]],
         entries: Sequence[SystemEntry],
+        bell: Bell,
     ) -> None:
-        """Hand in what a tick needs."""
-        cls.bridge, cls.entries = bridge, entries
+        """Hand in what a tick needs. The bell publishes off the loop: a broker that is away holds up no fire."""
+        cls.bridge, cls.entries, cls.bell = bridge, entries, bell
         cls.fire_due, cls.claim_slot = staticmethod(fire_due), staticmethod(claim_slot)
 
     def setup_schedule(self) -> None:
@@ -63,7 +65,7 @@ class HermesScheduler(Scheduler):
         """Claim what is due; returns seconds until the next look. A store that is away costs this look only."""
         try:
             self.bridge.run(self._look())
-        except (HermesTasksError, KombuError, OperationalError, OSError) as error:
+        except (HermesTasksError, OSError) as error:
             _log.warning("tick failed; the next one looks again", reason=f"{type(error).__name__}: {error}")
         return TICK_S
 
@@ -74,7 +76,7 @@ class HermesScheduler(Scheduler):
             if slot != self._seen.get(entry.name):
                 if await type(self).claim_slot(entry.name, slot, max(3600, 2 * entry.every_s)):
                     _log.info("system entry", entry=entry.name, slot=slot)
-                    self.app.send_task(TASK_PREFIX + entry.task, queue=entry.queue, retry=False)
+                    await self.bell.ring([Ring(entry.queue, entry.task, ())])
                 self._seen[entry.name] = slot
 
     @property

@@ -35,9 +35,11 @@ class CeleryBell:
         if not self._started:
             self._started = True
             self._thread.start()
-        if self._waiting.qsize() < _MOST:
-            for ring in rings:
-                self._waiting.put(ring)
+        if self._waiting.qsize() >= _MOST:
+            _log.warning("bells dropped, too many wait for the broker; recovery rings again", bells=len(rings))
+            return
+        for ring in rings:
+            self._waiting.put(ring)
 
     def close(self) -> None:
         """Publish what waits (up to 2 s), stop, and close the broker's connections."""

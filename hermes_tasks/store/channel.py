@@ -26,7 +26,8 @@ def _entries(session: str, raw: Any) -> list[Entry]:
         found.append(
             Entry(
                 pos=int(str(entry_id).split("-")[0]), kind=EntryKind(fields["kind"]), session=session,
-                turn=int(fields["turn"]), turn_id=fields["turn_id"], at=int(fields["at"]), data=json.loads(fields["data"]),
+                turn=int(fields["turn"]), turn_id=fields["turn_id"], at=int(fields["at"]),
+                data=json.loads(fields["data"]),
             )
         )  # fmt: skip
     return found

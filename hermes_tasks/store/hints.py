@@ -2,7 +2,7 @@
 
 Whoever may give a user something to be looked at puts a hint before its script, so that a crash between the two loses
 nothing, and once more after it, so that a sweeper that looked just before cannot remove it. The commands below are for
-``Store.read``.
+``Store.read``, except ``put_in``, which travels with a script in ``Store.call``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from hermes_tasks.store.scripts import load_scripts
 
 
 def put_in(shard: str, user: str, in_ms: int) -> tuple[Any, ...]:
-    """Look at the user this many ms from now at the latest, by the server's clock."""
-    return ("EVAL", load_scripts()["hint_put"].text, 1, shard, user, in_ms, 1)
+    """Look at the user this many ms from now at the latest, by the server's clock. The script must be loaded."""
+    return ("EVALSHA", load_scripts()["hint_put"].sha, 1, shard, user, in_ms, 1)
 
 
 def put_at(shard: str, user: str, at_ms: float) -> tuple[Any, ...]:

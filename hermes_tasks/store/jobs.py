@@ -32,14 +32,18 @@ class Jobs:
         answer = await self._store.call("job_add", user, job, name, prompt, json.dumps(schedule), first_ms, limit)
         await self.hint(user, first_ms)
         if answer["r"] == "full":
-            raise InvalidRequest(f"you have {answer['jobs']} jobs and {limit} are allowed; remove one first", field="jobs")
+            raise InvalidRequest(
+                f"you have {answer['jobs']} jobs and {limit} are allowed; remove one first", field="jobs"
+            )
         if answer["r"] == "past":
             raise InvalidRequest("that time has passed; give one in the future", field="schedule")
 
     async def all(self, user: str) -> list[dict[str, Any]]:
         """The user's jobs, by their next time; ``schedule`` is decoded, ``next`` is ms (0 = none)."""
         [names] = await self._store.read(("SMEMBERS", user_key(user, "jobs")))
-        records = await self._store.read(*(("HGETALL", user_key(user, f"job:{name}")) for name in names)) if names else []
+        records = (
+            await self._store.read(*(("HGETALL", user_key(user, f"job:{name}")) for name in names)) if names else []
+        )
         jobs = [
             {**fields, "schedule": json.loads(fields["schedule"]), "next": int(fields["next"])}
             for fields in records
@@ -53,7 +57,7 @@ class Jobs:
         return [json.loads(text) for text in texts]
 
     async def hint(self, user: str, at_ms: int) -> None:
-        """Tell the schedulers to look at this user at ``at_ms`` at the latest. Before the record's script and after it."""
+        """Tell the schedulers to look at this user at ``at_ms`` at the latest; before and after the record's script."""
         await self._store.read(hints.put_at(job_shard_key(user), user, at_ms))
 
     async def due_users(self) -> list[tuple[str, float]]:

@@ -38,7 +38,9 @@ class Guard:
         if word == "ended":
             return RunCancelled(f"run {self.run} was ended from outside")
         if word == "rolled_back":
-            return LeaseLost(f"run {self.run}: the store came back without steps that were written; it starts again there")
+            return LeaseLost(
+                f"run {self.run}: the store came back without steps that were written; it starts again there"
+            )
         return LeaseLost(f"run {self.run}: somebody else holds it now")
 
 
@@ -52,7 +54,9 @@ class StoreSlot:
 
     def step(self, output: ToolOutput) -> ToolStep:
         """The step that records ``output`` for this call."""
-        step = ToolStep(call=self._call, name=self._name, content=output.content, status="error" if output.error else "ok")
+        step = ToolStep(
+            call=self._call, name=self._name, content=output.content, status="error" if output.error else "ok"
+        )
         self._made = step
         return step
 

@@ -60,8 +60,8 @@ class Memory:
             return None
         if answer["r"] == "stale":
             return DocumentState(int(answer["version"]), tuple(json.loads(answer["entries"])))
-        assert guard is not None, "only a guarded write can be refused"
-        raise guard.refusal(str(answer["r"]))
+        # Only guarded writes are refused otherwise.
+        raise (guard or Guard(user, "", 0, "", 0)).refusal(str(answer["r"]))
 
     async def turns(self, user: str, limit: int = 2000) -> list[dict[str, Any]]:
         """What was said, oldest first: ``{session, pos, turn, turn_id, at, user, assistant}`` each."""

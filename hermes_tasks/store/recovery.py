@@ -80,7 +80,9 @@ class Recovery:
         self._store.saw_time(int(replies[0]["server_time_usec"]) // 1000)
         looked = 0
         for number, flat in enumerate(replies[1:]):
-            pairs = flat if flat and isinstance(flat[0], tuple | list) else list(zip(flat[::2], flat[1::2], strict=True))
+            pairs = (
+                flat if flat and isinstance(flat[0], tuple | list) else list(zip(flat[::2], flat[1::2], strict=True))
+            )
             if pairs and await self._mine(number):
                 for user, score in pairs:
                     await self._look(str(user), float(score))

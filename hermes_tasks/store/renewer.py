@@ -68,13 +68,12 @@ class Renewer:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._beat = time.monotonic()
-        self._changed: asyncio.Event | None = None
+        self._changed = asyncio.Event()
 
     def start(self) -> None:
         """Begin renewing; call it inside the event loop. A second call does nothing."""
         if self._thread is None:
             self._loop = asyncio.get_running_loop()
-            self._changed = asyncio.Event()
             self._beat = time.monotonic()
             self._thread = threading.Thread(target=self._run, name="lease-renewer", daemon=True)
             self._thread.start()
@@ -112,7 +111,6 @@ class Renewer:
                 raise lease.lost
             if time.monotonic() - lease.renewed < self._config.fresh_ms / 1000:
                 return
-            assert self._changed is not None, "start() first"
             await self._changed.wait()
 
     # -- the thread ----------------------------------------------------------------------------------------------
@@ -177,9 +175,8 @@ class Renewer:
         self._beat = time.monotonic()
 
     def _wake(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed.clear()
+        self._changed.set()
+        self._changed.clear()
 
     def _announce(self, lease: Lease) -> None:
         self._wake()

@@ -75,7 +75,10 @@ class Runs:
             InvalidRequest: its parent has ended, or there is no such user.
         """
         answer = await self._store.call(
-            "run_create", run.user, json.dumps(new_run_wire(run), ensure_ascii=False), hint_ms=self._store.config.ring_ms
+            "run_create",
+            run.user,
+            json.dumps(new_run_wire(run), ensure_ascii=False),
+            hint_ms=self._store.config.ring_ms,
         )
         if answer["r"] == "parent_ended":
             raise InvalidRequest(f"run {run.parent} has ended: nothing can be started under it")

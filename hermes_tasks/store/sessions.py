@@ -119,7 +119,6 @@ class Sessions:
         ids = ([record] if record else []) + list(queued)
         return [(name, json.loads(messages[name])["text"]) for name in ids if name in messages]
 
-
     async def pinned_prompt(self, user: str, session: str, generation: int | None = None) -> str:
         """The system prompt pinned for a generation (None = the newest), or "" before its first turn."""
         [prompts] = await self._store.read(("HGETALL", user_key(user, f"prompt:{session}")))

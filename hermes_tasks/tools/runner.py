@@ -2,7 +2,8 @@
 
 Standard input carries one JSON line ``{command, cwd, env, uid, limits}`` and then stays open as a life line: when it
 ends (the worker closed it, or died), everything the command started is killed. The runner is the sub-reaper of its
-descendants, so a process that leaves the group or the session is still found. Exit code: the command's own, or
+descendants, so a process that leaves the group or the session is still found. Standard output is the command's;
+standard error gets its process group, for the case that the runner is killed. Exit code: the command's own, or
 128 + the signal that ended it; 125 = the command could not be started, and standard output says why.
 
 What it does not do: it hides no files and no network, and where the worker is an ordinary user, the command is that
@@ -39,6 +40,7 @@ def main() -> None:
             cwd=asked["cwd"],
             env=asked["env"],
             stdin=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
             close_fds=True,
             preexec_fn=lambda: _confine(asked),  # noqa: PLW1509 - the only thread so far
@@ -47,6 +49,7 @@ def main() -> None:
         sys.stdout.write(f"the command could not be started: {error}\n")
         sys.stdout.flush()
         os._exit(_NOT_STARTED)
+    os.write(2, b"%d\n" % process.pid)
     threading.Thread(target=_watch, args=(process.pid,), daemon=True).start()
     code = process.wait()
     _kill_all(process.pid)

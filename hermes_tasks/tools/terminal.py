@@ -8,8 +8,6 @@ people's files. Nothing here hides the network or other readable files; that is 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,12 +17,12 @@ from pydantic import Field
 from hermes_tasks.contracts.tools import ToolContext, ToolOutput
 from hermes_tasks.tools.approvals import refused
 from hermes_tasks.tools.arguments import Arguments, read, schema
+from hermes_tasks.tools.command import run_command
 from hermes_tasks.tools.confined import Outside
 from hermes_tasks.tools.files import content_of
 from hermes_tasks.tools.output import Output
 from hermes_tasks.tools.workspace import tool_uid
 
-_RUNNER: Final = Path(__file__).with_name("runner.py")
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _MIB: Final = 1024 * 1024
 #: Read by the runner.
@@ -36,9 +34,7 @@ _LIMITS: Final = {
 }
 #: Counts all processes of a user, so only where commands have a user of their own.
 _PROCESSES: Final = 512
-#: Reading on costs the worker time; nothing a model reads is this long.
 _FLOOD_BYTES: Final = 64 * _MIB
-_KILL_S: Final = 3.0
 
 
 class TerminalArguments(Arguments):
@@ -79,33 +75,12 @@ class Terminal:
         if (why := await asyncio.to_thread(_refused, wanted.command, context.workspace)) is not None:
             return ToolOutput(f"denied, and not run: {why}. Nobody can approve it here; find another way", error=True)
         limit = max(1.0, min(wanted.timeout_s or self._timeout_s, self._timeout_s, context.seconds_left - 1))
-        return await self._run(wanted.command, context.workspace, limit)
-
-    async def _run(self, command: str, workspace: Path, limit: float) -> ToolOutput:
         output = Output(self._output_chars)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            "-S",
-            str(_RUNNER),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd="/",
-            env={"PATH": _PATH, "LANG": "C.UTF-8"},
-            start_new_session=True,  # a signal for the worker's terminal is not for the command
-        )
-        try:
-            async with asyncio.timeout(limit):
-                await _ask(process, _question(command, workspace, limit))
-                if not await _listen(process, output):
-                    return ToolOutput(f"killed: it printed more than {_FLOOD_BYTES} bytes\n{output.text()}", error=True)
-                code = await process.wait()
-        except TimeoutError:
-            return ToolOutput(f"killed after {limit:.0f} s\n{output.text()}", error=True)
-        finally:
-            await _end(process)
-        return ToolOutput(f"exit code {code}\n{output.text()}", error=code != 0)
+        question = _question(wanted.command, context.workspace, limit)
+        ended = await run_command(question, output, limit_s=limit, most_bytes=_FLOOD_BYTES)
+        if ended.code is None:
+            return ToolOutput(f"killed: {ended.killed}\n{output.text()}", error=True)
+        return ToolOutput(f"exit code {ended.code}\n{output.text()}", error=ended.code != 0)
 
 
 def _refused(command: str, workspace: Path) -> str | None:
@@ -128,31 +103,3 @@ def _question(command: str, workspace: Path, limit: float) -> Mapping[str, Any]:
         "uid": uid,
         "limits": {**_LIMITS, **own_user, "RLIMIT_CPU": int(limit) + 5},
     }
-
-
-async def _ask(process: asyncio.subprocess.Process, question: Mapping[str, Any]) -> None:
-    assert process.stdin is not None  # noqa: S101 - it was asked for above
-    process.stdin.write(json.dumps(question).encode() + b"\n")
-    await process.stdin.drain()
-
-
-async def _listen(process: asyncio.subprocess.Process, output: Output) -> bool:
-    """Read until the command closes its output; False when there is no end of it."""
-    assert process.stdout is not None  # noqa: S101 - it was asked for above
-    while piece := await process.stdout.read(65_536):
-        output.add(piece)
-        if output.total > _FLOOD_BYTES:
-            return False
-    return True
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Cut the life line: the runner kills what is left and ends."""
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        async with asyncio.timeout(_KILL_S):
-            await process.wait()
-    except TimeoutError:
-        process.kill()  # the command dies with it: it has asked the kernel for that
-        await process.wait()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from hermes_tasks.contracts.bell import Bell
 from hermes_tasks.contracts.clock import Clock, SystemClock
 from hermes_tasks.contracts.kinds import RunKind
 from hermes_tasks.contracts.runs import Policy
@@ -86,6 +88,14 @@ def _plain(url: SecretUrl | None) -> str:
     return "" if url is None else url.get_secret_value()
 
 
+class ProcessBell(Bell, Protocol):
+    """A bell that ends with its process."""
+
+    def close(self) -> None:
+        """Publish what waits, for a bounded time, and stop."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Base:
     """The records, and the bell that calls others to them."""
@@ -93,7 +103,7 @@ class Base:
     settings: Settings
     clock: Clock
     app: App
-    bell: CeleryBell
+    bell: ProcessBell
     store: Store
     renewer: Renewer | None
     users: Users
@@ -122,11 +132,18 @@ class Base:
         await self.store.aclose()
 
 
-def make_base(settings: Settings, *, events: bool = True, renewer: Renewer | None = None) -> Base:
-    """Join the records. ``renewer`` None = this process claims nothing."""
+def make_base(
+    settings: Settings, *, events: bool = True, renewer: Renewer | None = None, bell: ProcessBell | None = None
+) -> Base:
+    """Join the records.
+
+    Args:
+        renewer: None = this process claims nothing.
+        bell: None = doorbells go through Celery's broker.
+    """
     clock = SystemClock()
     app = make_app(broker_url(settings), events=events)
-    bell = CeleryBell(app)
+    bell = bell or CeleryBell(app)
     store = Store(store_url(settings), store_config(settings), clock=clock)
     return Base(
         settings=settings,

@@ -4,28 +4,46 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from collections.abc import Mapping
+from typing import Any
 
-from hermes_tasks.contracts.errors import HermesTasksError
+from hermes_tasks.contracts.errors import HermesTasksError, InvalidRequest
+from hermes_tasks.contracts.kinds import Queue
 from hermes_tasks.cron.firing import Firing
 from hermes_tasks.deploy import deploy_path
-from hermes_tasks.observe.logging import configure_logging, get_logger
-from hermes_tasks.observe.parent import die_with_parent
+from hermes_tasks.observe.logging import get_logger
 from hermes_tasks.runtime.beat import HermesScheduler, SystemEntry, run_celery_beat
 from hermes_tasks.runtime.bridge import LoopBridge
-from hermes_tasks.settings import Settings, load
+from hermes_tasks.settings import Settings
 from hermes_tasks.store.jobs import Jobs
 from hermes_tasks.wiring.base import Base, make_base
+from hermes_tasks.wiring.start import begin
 
 _log = get_logger(__name__)
 
 
 def system_entries(text: str) -> list[SystemEntry]:
-    """The entries of ``beat/schedule.toml``."""
-    entries = tomllib.loads(text).get("entries", {})
-    return [
-        SystemEntry(name=name, every_s=int(entry["every_s"]), task=str(entry["task"]), queue=str(entry["queue"]))
-        for name, entry in entries.items()
-    ]
+    """The entries of ``beat/schedule.toml``.
+
+    Raises:
+        InvalidRequest: an entry that cannot be used; beat does not start with half a schedule.
+    """
+    try:
+        entries = tomllib.loads(text).get("entries", {})
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidRequest(f"beat/schedule.toml cannot be read: {error}") from None
+    return [_system_entry(name, entry) for name, entry in entries.items()]
+
+
+def _system_entry(name: str, entry: Mapping[str, Any]) -> SystemEntry:
+    every_s, task, queue = entry.get("every_s"), entry.get("task"), entry.get("queue")
+    if not isinstance(every_s, int) or every_s < 1:
+        raise InvalidRequest(f"beat/schedule.toml, entry {name}: every_s = {every_s!r}; give whole seconds, 1 or more")
+    if not isinstance(task, str) or not task:
+        raise InvalidRequest(f"beat/schedule.toml, entry {name}: task = {task!r}; give a task function's short name")
+    if queue not in list(Queue):
+        raise InvalidRequest(f"beat/schedule.toml, entry {name}: queue = {queue!r}; use one of {', '.join(Queue)}")
+    return SystemEntry(name=name, every_s=every_s, task=task, queue=Queue(queue))
 
 
 async def open_beat(settings: Settings) -> tuple[Base, Firing, Jobs]:
@@ -37,9 +55,7 @@ async def open_beat(settings: Settings) -> tuple[Base, Firing, Jobs]:
 
 def run_beat() -> None:
     """Run beat until it is told to stop; does not return."""
-    die_with_parent()
-    settings = load()
-    configure_logging(settings.log, "beat")
+    settings = begin("beat")
     bridge = LoopBridge()
     bridge.start()
     try:
@@ -48,7 +64,7 @@ def run_beat() -> None:
     except HermesTasksError as error:
         _log.error("beat not started", reason=str(error))
         sys.exit(1)
-    HermesScheduler.compose(bridge, firing.fire_due, jobs.claim_slot, entries)
+    HermesScheduler.compose(bridge, firing.fire_due, jobs.claim_slot, entries, base.bell)
     run_celery_beat(base.app)
     bridge.run(base.aclose())
     bridge.stop()

@@ -6,20 +6,17 @@ import os
 import sys
 
 from hermes_tasks.contracts.errors import HermesTasksError
-from hermes_tasks.observe.logging import configure_logging, get_logger
-from hermes_tasks.observe.parent import die_with_parent
-from hermes_tasks.settings import load
+from hermes_tasks.observe.logging import get_logger
 from hermes_tasks.store.home_files import read_secret
 from hermes_tasks.wiring.base import make_base
+from hermes_tasks.wiring.start import begin
 
 _log = get_logger(__name__)
 
 
 def run_flower() -> None:
     """Run Flower until it is told to stop."""
-    die_with_parent()
-    settings = load()
-    configure_logging(settings.log, "flower")
+    settings = begin("flower")
     chosen = settings.flower
     try:
         password = read_secret(settings.flower_password_file)

@@ -9,10 +9,10 @@ from hermes_tasks.contracts.errors import HermesTasksError
 from hermes_tasks.cron.jobs import JobDesk
 from hermes_tasks.front.app import FrontServices, create_app
 from hermes_tasks.front.serving import serve
-from hermes_tasks.observe.logging import configure_logging, get_logger
-from hermes_tasks.observe.parent import die_with_parent
-from hermes_tasks.settings import load
+from hermes_tasks.observe.logging import get_logger
+from hermes_tasks.settings import Settings
 from hermes_tasks.store.events import EventReader
+from hermes_tasks.wiring.start import begin
 from hermes_tasks.wiring.worker import WorkerProcess, open_worker
 
 _log = get_logger(__name__)
@@ -40,9 +40,7 @@ class LocalTurns:
             _log.error("turn stopped here; a worker takes it over", reason=f"{type(error).__name__}: {error}")
 
 
-async def _serve() -> None:
-    settings = load()
-    configure_logging(settings.log, "front")
+async def _serve(settings: Settings) -> None:
     worker = open_worker(settings)
     base = worker.base
     await worker.start()
@@ -70,9 +68,9 @@ async def _serve() -> None:
 
 def run_front() -> None:
     """Run the front until it is told to stop."""
-    die_with_parent()
+    settings = begin("front")
     try:
-        asyncio.run(_serve())
+        asyncio.run(_serve(settings))
     except HermesTasksError as error:
         _log.error("front not started", reason=str(error))
         sys.exit(1)

@@ -12,17 +12,17 @@ from hermes_tasks.contracts.kinds import Queue
 from hermes_tasks.contracts.models import ModelPort
 from hermes_tasks.delivery.inbox import InboxDelivery
 from hermes_tasks.memory.drain import Drainer, Render
-from hermes_tasks.observe.logging import configure_logging, get_logger
-from hermes_tasks.observe.parent import die_with_parent
+from hermes_tasks.observe.logging import get_logger
 from hermes_tasks.runtime.bridge import LoopBridge
 from hermes_tasks.runtime.roles import ROLES
 from hermes_tasks.runtime.serving import serve_queues
 from hermes_tasks.runtime.tasks import bind
 from hermes_tasks.runtime.watchdog import Watchdog, end_stuck_process
-from hermes_tasks.settings import Settings, load
+from hermes_tasks.settings import Settings
 from hermes_tasks.store.recovery import Recovery
 from hermes_tasks.store.renewer import Renewer
-from hermes_tasks.wiring.base import Base, make_base, store_config, store_url
+from hermes_tasks.wiring.base import Base, ProcessBell, make_base, store_config, store_url
+from hermes_tasks.wiring.start import begin
 
 if TYPE_CHECKING:
     from hermes_tasks.wiring.agents import Agents
@@ -41,10 +41,12 @@ class Parts:
     Attributes:
         model: answers in place of the configured models.
         render: makes the document of a channel entry.
+        bell: rings in place of Celery.
     """
 
     model: ModelPort | None = None
     render: Render | None = None
+    bell: ProcessBell | None = None
 
 
 class WorkerProcess:
@@ -112,8 +114,9 @@ def open_worker(
 ) -> WorkerProcess:
     """Compose one worker process; nothing is connected yet. Call it inside its event loop."""
     renewer = Renewer(store_url(settings), store_config(settings), on_stuck=end_stuck_process)
-    base = make_base(settings, events=events, renewer=renewer)
-    return WorkerProcess(base, renewer, runs=runs, parts=parts or Parts())
+    parts = parts or Parts()
+    base = make_base(settings, events=events, renewer=renewer, bell=parts.bell)
+    return WorkerProcess(base, renewer, runs=runs, parts=parts)
 
 
 def run_worker(role: str, slots: int, *, parts: Parts | None = None, grace_s: float = GRACE_S) -> None:
@@ -125,9 +128,7 @@ def run_worker(role: str, slots: int, *, parts: Parts | None = None, grace_s: fl
         parts: what benchmarks and tests hand in instead of the real thing.
         grace_s: how long running work may take to reach its next step at SIGTERM.
     """
-    die_with_parent()
-    settings = load()
-    configure_logging(settings.log, f"worker:{role}")
+    settings = begin(f"worker:{role}")
     chosen = settings.workers.of(role)
     bridge = LoopBridge()
     bridge.start()

@@ -128,6 +128,21 @@ def test_several_of_one_have_numbers_and_logs_of_their_own(bench):
     assert (bench.settings.paths.logs / "worker-2.log").read_text() == "here\n"
 
 
+def test_running_is_not_ready_until_each_of_several_says_so(bench):
+    code = f"""
+    import time
+    from hermes_tasks.observe.ready import tell_ready
+    time.sleep(2)
+    with open({str(bench.events_file)!r}, "a") as file:
+        file.write("ready\\n")
+    tell_ready()
+    time.sleep(99)
+    """
+    worker = bench.script_process("worker", code, count=2, tells_ready=True)
+    with Stack(bench.settings, (worker,)):
+        assert bench.events() == ["ready", "ready"]
+
+
 def test_what_is_killed_is_started_again(bench):
     with Stack(bench.settings, (bench.server("one"),)) as stack:
         eventually(lambda: stack.states()["one"].state == "RUNNING")

@@ -141,6 +141,20 @@ async def test_an_answer_that_fell_into_a_gap_is_found(store_url: str) -> None:
         assert (await asyncio.wait_for(asking, 20)).text == "You said: hi"
 
 
+async def test_a_message_that_the_store_lost_is_told(store_url: str) -> None:
+    async with front(store_url, play=None) as stack, await client_of(stack, "ada") as ada:
+        session = await ada.open_session()
+        asking = asyncio.create_task(ada.ask(session, "hi"))
+        await eventually(lambda: bool(stack.services.events._waiters))
+        await stack.stop()
+        await stack.services.store.read(
+            ("HSET", f"ht:{{u:ada}}:sess:{session}", "open", ""), ("DEL", f"ht:{{u:ada}}:msg:{session}")
+        )
+        await stack.restart()
+        with pytest.raises(NotFound, match="is gone: the store lost its last seconds; send it again"):
+            await asyncio.wait_for(asking, 20)
+
+
 async def test_a_front_that_stays_away_is_given_up(store_url: str) -> None:
     async with front(store_url) as stack, await client_of(stack, "ada", patience_s=0.5) as ada:
         session = await ada.open_session()

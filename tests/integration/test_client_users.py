@@ -9,7 +9,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from hermes_tasks.cli.users import make_users_app
+from hermes_tasks.cli.users import users_app
 from hermes_tasks.settings import Settings
 from hermes_tasks.store.client import Store
 from hermes_tasks.store.users import Users
@@ -18,7 +18,6 @@ from hermes_tasks.store.users import Users
 class Commands:
     def __init__(self, url: str, home: Path) -> None:
         self.url, self.home = url, home
-        self.app = make_users_app(self.open)
 
     @asynccontextmanager
     async def open(self, settings: Settings) -> AsyncIterator[Users]:
@@ -30,7 +29,7 @@ class Commands:
             await store.aclose()
 
     def run(self, *arguments: str) -> Result:
-        result = CliRunner().invoke(self.app, [*arguments, "--home", str(self.home)])
+        result = CliRunner().invoke(users_app, [*arguments, "--home", str(self.home)], obj=self.open)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result
 

@@ -174,6 +174,12 @@ async def test_a_held_cursor_is_not_left_behind_by_a_long_outage(store_url: str)
         assert not one.renewer._leases
 
 
+async def test_a_bell_of_a_user_who_is_gone_does_nothing(store_url: str) -> None:
+    async with process(store_url) as one:
+        await Drainer(one.channel).drain("nobody", SESSION, BUILTIN)
+        assert not one.renewer._leases
+
+
 async def test_only_the_newest_turns_are_kept(store_url: str) -> None:
     async with process(store_url, kept=3) as one:
         await say(one, *"abcde")

@@ -71,7 +71,7 @@ async def test_finish_tool_calls_without_calls_is_a_text_answer() -> None:
     assert (asked.step.text, asked.step.finish, asked.step.calls) == (TEXT, "stop", ())
 
 
-@pytest.mark.parametrize("finish", ["length", "max_tokens"])
+@pytest.mark.parametrize("finish", ["length", "max_tokens", "MAX_TOKENS"])
 async def test_a_cut_text_says_so(finish) -> None:
     asked = await ask_once([Reply(text=TEXT, finish=finish)])
     assert (asked.step.text, asked.step.finish) == (TEXT, "length")
@@ -93,7 +93,11 @@ async def test_an_orderly_end_without_a_reason_is_an_answer(finish, done) -> Non
 async def test_reasoning_is_not_text() -> None:
     asked = await ask_once([Reply(reasoning="Let me think.", text=TEXT)])
     assert asked.step.text == TEXT
-    parts = [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Yes."}]
+    parts = [
+        {"type": "thinking", "thinking": "Hm"},
+        {"type": "reasoning", "text": "Hm"},
+        {"type": "text", "text": "Yes."},
+    ]
     asked = await ask_once([Reply(deltas=[{"reasoning": "Hm."}, {"content": parts}])])
     assert asked.step.text == "Yes."
 

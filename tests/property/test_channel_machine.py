@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 from collections import deque
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -21,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hermes_tasks.contracts.errors import Conflict, LeaseLost
 from hermes_tasks.contracts.memory import EntryKind
 from hermes_tasks.store.channel import BUILTIN, Draining
+from hermes_tasks.store.keys import shard_key, user_key
 from tests.integration.store.world import CONFIG, USER, World, documents
 
 T = TypeVar("T")
@@ -181,25 +184,27 @@ class ChannelMachine(RuleBasedStateMachine):
         if still_ours and holder is not None and late.pos == holder.pos:
             return  # nobody took it over: it is the holder, and `apply` plays it
         before = self.do(self.world.remembered())
-        try:
+        with suppress(LeaseLost):
             self.do(self.world.channel.apply(late, documents(late), more))
-        except LeaseLost:
-            pass
         assert self.do(self.world.remembered()) == before
 
     # -- what always holds -------------------------------------------------------------------------------------------
 
     @invariant()
     def applied_is_a_prefix_in_order_once(self) -> None:
-        assert self.do(self.world.remembered()) == self.model.memory
-        for session in SESSIONS:
-            state = self.do(self.world.channel.state(USER, session))
-            assert state == (len(self.model.entries[session]), self.model.applied[session])
-
-    @invariant()
-    def whatever_is_due_has_a_hint(self) -> None:
-        due, hint = self.do(self.world.due()), self.do(self.world.hint())
-        assert not due or (hint is not None and hint <= min(due.values()))
+        memory, due, hint, *positions = self.do(
+            self.world.store.read(
+                ("LRANGE", user_key(USER, "mem:turns"), 0, -1), ("ZRANGE", user_key(USER, "due"), 0, 0, "WITHSCORES"),
+                ("ZSCORE", shard_key(USER), USER),
+                *(("HGET", user_key(USER, key), "pos") for name in SESSIONS
+                  for key in (f"chan:{name}", f"cur:{name}|{BUILTIN}")),
+            )
+        )  # fmt: skip
+        assert [(turn["session"], turn["pos"]) for turn in map(json.loads, memory)] == self.model.memory
+        assert [int(pos or 0) for pos in positions] == [
+            count for name in SESSIONS for count in (len(self.model.entries[name]), self.model.applied[name])
+        ]
+        assert not due or (hint is not None and float(hint) <= float(due[1])), "whatever is due has a hint"
 
     def teardown(self) -> None:
         try:

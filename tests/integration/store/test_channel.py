@@ -137,8 +137,8 @@ async def test_an_apply_whose_answer_was_lost_is_told_again_and_writes_once(worl
     draining = await world.drain(session, 2)
     last = draining.entries[-1]
     args = (
-        "channel_apply", session, BUILTIN, draining.lease.fence, draining.lease.holder, 0, 2, f"{last.at}|{last.turn_id}",
-        more, 50, *documents(draining),
+        "channel_apply", session, BUILTIN, draining.lease.fence, draining.lease.holder, 0, 2,
+        f"{last.at}|{last.turn_id}", more, 50, *documents(draining),
     )  # fmt: skip
     first, again = await world.script(*args), await world.script(*args)
     assert first["r"] == again["r"] == ("more" if more else "done")

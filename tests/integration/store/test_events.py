@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import pytest
@@ -40,9 +39,10 @@ class Reader:
 
 
 @pytest.fixture
-async def reading(world: World) -> AsyncIterator[World]:
+async def reading(world: World) -> World:
+    """A process that reads events."""
     await world.events.start()
-    yield world
+    return world
 
 
 async def test_what_was_and_what_comes_is_read_in_order(reading: World) -> None:
@@ -105,7 +105,9 @@ async def test_whether_everything_since_is_still_kept(world: World) -> None:
     for name in ("10-0", "10-1", "10-10", "20-0"):
         await world.command("XADD", stream, name, "type", "text", "data", "{}")
     assert await world.events.newest(USER, session) == "20-0"
-    kept = {last: await world.events.kept_since(USER, session, last) for last in ("9-9", "10-0", "10-2", "20-0", "30-0")}
+    kept = {
+        last: await world.events.kept_since(USER, session, last) for last in ("9-9", "10-0", "10-2", "20-0", "30-0")
+    }
     assert kept == {"9-9": False, "10-0": True, "10-2": True, "20-0": True, "30-0": True}
     await world.command("XTRIM", stream, "MINID", "10-10")
     assert not await world.events.kept_since(USER, session, "10-9"), "by number, not by letters: 10-10 comes after 10-9"

@@ -296,9 +296,7 @@ async def test_a_holder_that_leaves_by_itself_is_not_told_that_it_lost_anything(
     assert told == []
 
 
-async def test_nothing_begins_while_the_last_renewal_is_too_old(
-    quick: World, store_server: EmbeddedServer
-) -> None:
+async def test_nothing_begins_while_the_last_renewal_is_too_old(quick: World, store_server: EmbeddedServer) -> None:
     quick.renewer.start()
     journal = await quick.held()
     await journal.ready()

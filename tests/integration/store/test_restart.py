@@ -171,7 +171,8 @@ async def test_no_write_of_a_holder_whose_steps_were_lost_is_mixed_in(server: Em
         await journal.append(tool_step("lost"))
         await log.lose()
         writes = {
-            "append": lambda: journal.append(ANSWER), "finish": lambda: journal.finish(DONE), "suspend": journal.suspend,
+            "append": lambda: journal.append(ANSWER), "finish": lambda: journal.finish(DONE),
+            "suspend": journal.suspend,
             "batch_create": lambda: world.batch(journal, 1, "late"),
             "doc_write": lambda: world.memory.write(
                 USER, Document.USER, DocumentState(0, ()), ("x",), guard=guard_of(journal), step=tool_step()
@@ -262,6 +263,24 @@ async def test_entries_that_were_lost_are_not_applied_in_place_of_what_came_sinc
         assert [(turn["pos"], turn["turn_id"]) for turn in memory] == [(1, "id-s1-1"), (2, "new")]
 
 
+async def test_an_advance_that_was_lost_is_made_again(server: EmbeddedServer) -> None:
+    async with worlds(server.url) as [world]:
+        log = Log(server, world)
+        session = await world.session()
+        for turn in range(1, 5):
+            await world.append(session, turn)
+        old = await world.drain(session, 2)
+        await log.mark()
+        assert await world.channel.apply(old, documents(old), 2)
+        await log.lose()
+        assert [entry.pos for entry in old.entries] == [3, 4]
+        with pytest.raises(LeaseLost):
+            await world.channel.apply(old, documents(old), 2)
+        await world.take_over(old)
+        await world.drained(session)
+        assert await world.remembered() == [(session, pos) for pos in range(1, 5)]
+
+
 @pytest.mark.parametrize("since", [0, 1, 2])
 async def test_a_cursor_does_not_pass_entries_that_its_holder_never_read(server: EmbeddedServer, since: int) -> None:
     """The holder read entries 1 to 3; the store lost 2 and 3 and was given others since, or none."""
@@ -327,5 +346,8 @@ async def test_a_result_whose_store_was_away_is_written_when_it_is_back(server: 
         await finishing
         await world.end(children[2])
         joined, records = await world.runs.batch(USER, "b")
-        assert (joined, [(record.state, record.result["text"]) for record in records]) == (True, [("completed", "done")] * 3)
+        assert (joined, [(record.state, record.result["text"]) for record in records]) == (
+            True,
+            [("completed", "done")] * 3,
+        )
         await world.hold(parent.record.id)

@@ -25,7 +25,13 @@ async def test_a_created_run_is_stored_queued_and_rung_once(world: World) -> Non
     run = await world.create(spec={"goal": "müßig"}, depth=1)
     assert [(ring.queue, ring.task, ring.args) for ring in world.bell.take()] == [("delegation", "child", (USER, run))]
     record = await world.runs.get(USER, run)
-    assert (record.v, record.state, record.fence, record.attempts, record.spec) == (1, "queued", 0, 0, {"goal": "müßig"})
+    assert (record.v, record.state, record.fence, record.attempts, record.spec) == (
+        1,
+        "queued",
+        0,
+        0,
+        {"goal": "müßig"},
+    )
     assert record.created <= await world.now()
     assert record.started == record.ended == record.deadline == 0
 

@@ -26,7 +26,9 @@ async def test_a_message_begins_its_turn_and_rings_once(world: World) -> None:
     record = await world.runs.get(USER, posted.message)
     assert (record.kind, record.turn, record.generation, record.session) == ("turn", 1, 1, session)
     assert record.spec == {"text": "hello", "origin": "user"}
-    assert await world.stream(session) == [("turn.started", {"run": posted.message, "turn": 1, "message": posted.message})]
+    assert await world.stream(session) == [
+        ("turn.started", {"run": posted.message, "turn": 1, "message": posted.message})
+    ]
 
 
 async def test_one_turn_is_open_and_the_others_wait_in_their_order(world: World) -> None:
@@ -40,7 +42,9 @@ async def test_one_turn_is_open_and_the_others_wait_in_their_order(world: World)
             assert await world.runs.claim(USER, later) is None
         await world.end(message)
     history = await world.sessions.history(USER, session)
-    assert [(turn["turn"], turn["user"], turn["text"]) for turn in history] == [(n + 1, f"m{n}", "done") for n in range(4)]
+    assert [(turn["turn"], turn["user"], turn["text"]) for turn in history] == [
+        (n + 1, f"m{n}", "done") for n in range(4)
+    ]
     assert await world.sessions.waiting(USER, session) == []
 
 
@@ -128,7 +132,7 @@ async def test_condensed_context_starts_a_generation(world: World) -> None:
     await journal.finish(DONE)
     assert (await world.sessions.get(USER, session))["generation"] == "2"
     entries = (await world.drain(session)).entries
-    assert [(entry.kind, entry.data) for entry in entries][0] == (
+    assert (entries[0].kind, entries[0].data) == (
         "session_switch", {"reason": "compression", "generation": 2},
     )  # fmt: skip
     assert [entry.pos for entry in entries] == [1, 2]

@@ -13,6 +13,7 @@ from hermes_tasks.contracts.kinds import ExitReason, RunKind, RunState
 from hermes_tasks.contracts.memory import EntryKind
 from hermes_tasks.contracts.runs import NewRun, Outcome, Policy
 from hermes_tasks.contracts.steps import ModelStep, StartedStep, ToolCall, ToolStep, Usage
+from hermes_tasks.store import hints
 from hermes_tasks.store.channel import BUILTIN, Channel, Draining
 from hermes_tasks.store.client import Store, StoreConfig
 from hermes_tasks.store.events import EventReader
@@ -106,6 +107,11 @@ class World:
         flat = await self.command("ZRANGE", user_key(user, "due"), 0, -1, "WITHSCORES")
         return {str(member): int(float(score)) for member, score in zip(flat[::2], flat[1::2], strict=True)}
 
+    async def hinted(self) -> None:
+        """What is due first has a hint that is not later."""
+        due, hint = await self.due(), await self.hint()
+        assert not due or (hint is not None and hint <= min(due.values())), (hint, due)
+
     async def hint(self, user: str = USER) -> float | None:
         score = await self.command("ZSCORE", shard_key(user), user)
         return None if score is None else float(score)
@@ -115,7 +121,9 @@ class World:
         names = sorted(await self.command("KEYS", user_key(USER, "*")))
         kinds = await self.store.read(*(("TYPE", name) for name in names))
         wholes = [_WHOLE[kind] for kind in kinds]
-        values = await self.store.read(*((verb, name, *rest) for name, (verb, *rest) in zip(names, wholes, strict=True)))
+        values = await self.store.read(
+            *((verb, name, *rest) for name, (verb, *rest) in zip(names, wholes, strict=True))
+        )
         expiries = await self.store.read(*(("TTL", name) for name in names))
         for value in values:
             if isinstance(value, dict):
@@ -168,8 +176,8 @@ class World:
         batch = name or new_id()
         children = [
             new_run(
-                run=f"{batch}.{n}", parent=parent.record.id, session=parent.record.session, batch=batch, index=n, depth=1,
-                spec={"goal": f"goal {n}"},
+                run=f"{batch}.{n}", parent=parent.record.id, session=parent.record.session, batch=batch, index=n,
+                depth=1, spec={"goal": f"goal {n}"},
             )
             for n in range(count)
         ]  # fmt: skip
@@ -196,12 +204,16 @@ class World:
         await self.make_due(f"{lease.kind}:{lease.id}")
 
     async def make_due(self, member: str) -> None:
-        """Let the time come that this member of the due index waits for."""
-        await self.on("ZADD", "due", await self.now() - 1, member)
+        """Let the time come that this member of the due index, and the hint with it, waits for."""
+        at = await self.now() - 1
+        await self.store.read(("ZADD", user_key(USER, "due"), at, member), hints.put_at(shard_key(USER), USER, at))
 
     async def look(self, *, takeovers: bool = True) -> dict[str, Any]:
         """One look of a sweeper at the user."""
+        score = await self.hint()
         answer = await self.script("due", await self.now() if takeovers else 0, 200)
+        if score is not None:
+            await self.store.read(hints.move(shard_key(USER), USER, score, int(answer["next"])))
         await self.bell.ring(rings_of(USER, answer))
         return answer
 
@@ -212,6 +224,7 @@ class World:
 
     async def wait_until(self, moment_ms: int) -> None:
         """Return when the server's clock shows ``moment_ms``."""
+
         async def come() -> bool:
             return await self.now() >= moment_ms
 
@@ -233,7 +246,12 @@ class World:
 
     async def append(self, session: str, turn: int, turn_id: str = "") -> int | None:
         return await self.channel.append(
-            USER, session, EntryKind.TURN, {"user": f"said {turn}"}, turn=turn, turn_id=turn_id or f"id-{session}-{turn}"
+            USER,
+            session,
+            EntryKind.TURN,
+            {"user": f"said {turn}"},
+            turn=turn,
+            turn_id=turn_id or f"id-{session}-{turn}",
         )
 
     async def drain(self, session: str, batch: int = 8) -> Draining:

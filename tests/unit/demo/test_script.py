@@ -103,6 +103,9 @@ def test_usage_is_told() -> None:
             "Good morning. Can you research solar roofs?",
             None,
         ),
+        ("Delegate: write a haiku; plan a trip; pack", ["Write a haiku", "Plan a trip", "Pack"]),
+        ("Delegate: write a haiku", ["Write a haiku", "Look for what was forgotten", "Check the result"]),
+        ("Have sub-agents: write a haiku and a song", ["Write a haiku", "A song", "Check the result"]),
         ("Research:\n1. apples\n2. pears\n- plums\n", ["Research apples", "Research pears", "Research plums"]),
     ],
 )
@@ -223,14 +226,15 @@ def test_a_review_stores_what_the_user_told(message, target, entry) -> None:
 
 
 def test_a_review_stores_several_facts_and_each_once() -> None:
-    opening = [said("user", "I prefer tea. My dog is Rex."), said("assistant", "Nice."), said("user", REVIEW)]
+    message = "My project is called Halcyon and I prefer tea. My dog is Rex."
+    opening = [said("user", message), said("assistant", "Nice."), said("user", REVIEW)]
     system = f"{FRONT}\n\n{RULE}\nUSER (who the user is) [1% — 12/1375 chars]\n{RULE}\nPrefers tea.\n§\nIs called Ada."
     messages, stored = opening, []
     while (reply := answer(*messages, system=system, tools=("memory",))).calls:
         stored.append(call(reply)[1]["content"])
         messages = with_result(messages, reply, '{"success": false, "error": "full"}')
         assert len(stored) < 9
-    assert stored == ["The user's dog: Rex."]
+    assert stored == ["The user's dog: Rex.", "The user's project: Halcyon."]
 
 
 def test_a_review_ends_after_five_facts() -> None:
@@ -241,7 +245,9 @@ def test_a_review_ends_after_five_facts() -> None:
     assert count == 5
 
 
-@pytest.mark.parametrize("message", ["Hello", "What do I prefer?", "Do you remember that my dog is Rex?", "x" * 500])
+@pytest.mark.parametrize(
+    "message", ["Hello", "What do I prefer?", "Do you remember that my dog is Rex?", "I prefer " + "x" * 500]
+)
 def test_a_review_with_nothing_to_keep_says_so(message) -> None:
     opening = [said("user", message), said("assistant", "I prefer to say nothing."), said("user", REVIEW)]
     assert text(answer(*opening, tools=("memory",))) == "Nothing to save."
@@ -273,8 +279,8 @@ def test_recall_without_anything_remembered() -> None:
     assert text(answer(said("user", "What do you know about me?"))).startswith("I do not remember")
 
 
-def test_a_told_fact_is_acknowledged() -> None:
-    assert text(answer(said("user", "I prefer tea."))).endswith("Prefers tea.")
+def test_told_facts_are_acknowledged() -> None:
+    assert text(answer(said("user", "I prefer tea. My dog is Rex."))).endswith(": Prefers tea. The user's dog: Rex.")
 
 
 # --- digest and condensing --------------------

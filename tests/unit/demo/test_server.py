@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import urllib.error
 import urllib.request
 from typing import Any
@@ -233,6 +234,7 @@ def test_a_thread_does_not_hide_the_callers_error_and_a_taken_port_is_told() -> 
 
     with pytest.raises(LookupError):
         failing()
+    assert "model-server" not in [thread.name for thread in threading.enumerate()]
     with ModelServer.threaded([]) as server:
         second = ModelServer.threaded([], port=server.port)
         with pytest.raises(OSError, match="in use"):

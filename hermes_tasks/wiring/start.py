@@ -1,0 +1,34 @@
+"""How every process begins: tied to its starter, settings read once, logging set up."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from hermes_tasks.contracts.errors import InvalidRequest
+from hermes_tasks.observe.logging import configure_logging
+from hermes_tasks.observe.parent import die_with_parent
+from hermes_tasks.settings import Settings, load
+
+#: As the command line says it: bad input.
+_USAGE: Final = 2
+
+
+def begin(process: str) -> Settings:
+    """The settings of this process. Call it once, first thing.
+
+    Args:
+        process: who speaks in the log: ``beat``, ``worker:memory`` …
+
+    Raises:
+        SystemExit: the settings cannot be used (each fault stands on stderr, one line each), or our starter is gone.
+    """
+    die_with_parent()
+    try:
+        settings = load()
+    except InvalidRequest as error:
+        for line in str(error).splitlines():
+            sys.stderr.write(f"{process} not started: {line}\n")
+        raise SystemExit(_USAGE) from None
+    configure_logging(settings.log, process)
+    return settings
