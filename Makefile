@@ -56,6 +56,7 @@ $(VENV)/.run: $(VENV)/.pip requirements.lock requirements-build.lock pyproject.t
 	@echo "installing what it runs on (pinned and hashed) ..."
 	@$(PIP) --require-hashes -r requirements.lock -r requirements-build.lock
 	@$(PIP) --no-deps --no-build-isolation --editable .
+	@$(PY) -m compileall -q hermes_tasks workers beat  # every process of the stack loads them
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock

@@ -27,10 +27,11 @@ from hermes_tasks.contracts.memory import EntryKind
 from hermes_tasks.contracts.runs import NewRun, Outcome
 from hermes_tasks.contracts.steps import ModelStep, StartedStep, ToolCall
 from hermes_tasks.settings import load
+from hermes_tasks.store.address import store_url
 from hermes_tasks.store.journal import Guard
 from hermes_tasks.store.renewer import Renewer
 from hermes_tasks.testing.server import EmbeddedServer
-from hermes_tasks.wiring.base import Base, make_base, policies, store_config, store_url
+from hermes_tasks.wiring.base import Base, make_base, policies, store_config
 
 SESSIONS, TURNS, USERS = 50, 20, 10
 REPEATS = 5

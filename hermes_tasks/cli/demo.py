@@ -8,11 +8,14 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from hermes_tasks.cli.errors import ExitCode, told_in_one_line
+
+if TYPE_CHECKING:
+    from hermes_tasks.cli.supervise import Stack
 
 #: Seconds between two steps of a demo child, so that one can watch them work side by side.
 _PACE_S: Final = 0.8
@@ -72,10 +75,12 @@ def demo_environment(home: Path, environ: Mapping[str, str] | None = None) -> di
     }
 
 
-def _keep(stack: object) -> None:
+def _keep(stack: Stack) -> None:
     print("Ctrl-C stops everything", flush=True)
     try:
         while True:
+            for note in stack.tend():
+                print(note, flush=True)
             time.sleep(1)
     except KeyboardInterrupt:
         print("stopping …", flush=True)

@@ -67,11 +67,11 @@ class Show:
 
     def asks(self, user: str, text: str) -> None:
         """A user's message."""
-        self.console.print(Text(f"{user:>6} › ", style="bold magenta").append(text, style="default"))
+        self.console.print(Text(f"{user:>6} > ", style="bold magenta").append(text, style="default"))
 
     def answers(self, text: str) -> None:
         """An answer."""
-        self.console.print(Text("agent ‹ ", style="bold blue").append(text, style="default"))
+        self.console.print(Text(" agent < ", style="bold blue").append(text, style="default"))
 
     @contextmanager
     def live(self) -> Iterator[LiveTurn]:
@@ -112,7 +112,7 @@ def _children(facts: Facts) -> Table:
 
 
 def _clock(moment_ms: int) -> str:
-    return f"{from_ms(moment_ms).astimezone(UTC):%H:%M:%S.%f}"[:-3] if moment_ms else "–"
+    return f"{from_ms(moment_ms).astimezone(UTC):%H:%M:%S.%f}"[:-3] if moment_ms else "-"
 
 
 def _channels(facts: Facts) -> Table:

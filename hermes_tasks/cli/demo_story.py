@@ -100,15 +100,11 @@ async def _ask(client: Client, user: str, session: str, text: str, facts: Facts,
     sent = await client.send(session, text)
     answer = ""
     with show.live() as live:
-        async with aclosing(client.events(session)) as events:
+        async with aclosing(client.watch(sent)) as events:
             async for event in events:
                 live.take(event.type, event.data)
-                if event.type == EventType.TURN_ENDED and event.data["run"] == sent.message:
+                if event.type == EventType.TURN_ENDED:
                     answer = str(event.data.get("text") or event.data.get("error") or "")
-                    break
-                if event.type == EventType.RESYNC:
-                    answer = (await client.answer_to(sent)).text
-                    break
     show.answers(answer)
     facts.answers.append((user, text, answer))
     return answer

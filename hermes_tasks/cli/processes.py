@@ -15,6 +15,8 @@ from hermes_tasks.settings import Settings
 from hermes_tasks.store import embedded
 from hermes_tasks.store.home_files import read_secret
 
+#: The user that ``up`` makes, for whoever runs it.
+OWNER: Final = "me"
 #: ``-P``: the working directory is not on the import path, whatever lies in it.
 _PYTHON: Final = (sys.executable, "-P")
 
@@ -69,9 +71,11 @@ def processes(settings: Settings) -> tuple[Process, ...]:
                 command=(*_PYTHON, str(launcher.path)),
                 count=launcher.processes if chosen is None else chosen,
                 depends=needed,
+                tells_ready=True,
             )
         )
-    table.append(Process(name="beat", command=(*_PYTHON, str(deploy_path("beat/beat.py"))), depends=needed))
+    beat = (*_PYTHON, str(deploy_path("beat/beat.py")))
+    table.append(Process(name="beat", command=beat, depends=needed, tells_ready=True))
     if settings.flower.enabled:
         table.append(_flower(settings, needed))
     return tuple(process for process in table if process.count)
@@ -80,7 +84,8 @@ def processes(settings: Settings) -> tuple[Process, ...]:
 def addresses(settings: Settings) -> list[tuple[str, str]]:
     """What a person wants to know once it runs, as (what, where)."""
     front, flower = settings.front, settings.flower
-    found = [("front", f"http://{_reachable(front.host)}:{front.port}  admin key in {settings.admin_key_file}")]
+    key = settings.paths.user_key(OWNER)
+    found = [("front", f"http://{_reachable(front.host)}:{front.port}  bearer key of user {OWNER} in {key}")]
     if flower.enabled:
         where = f"http://{_reachable(flower.host)}:{flower.port}"
         found.append(("flower", f"{where}  user {flower.user}, password in {settings.flower_password_file}"))

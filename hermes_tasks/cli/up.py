@@ -15,7 +15,7 @@ from hermes_tasks.cli.errors import ExitCode, told_in_one_line
 from hermes_tasks.cli.options import ConfigOption, HomeOption
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
     from hermes_tasks.cli.supervise import Stack
@@ -38,9 +38,10 @@ def up(
 
       OPENAI_API_KEY=sk-… hermes-tasks up --home ./home
     """
-    from hermes_tasks.cli.processes import addresses, processes
+    from hermes_tasks.cli.processes import OWNER, addresses, processes
     from hermes_tasks.cli.supervise import Stack
     from hermes_tasks.settings import load
+    from hermes_tasks.wiring.admin import ensure_user
 
     with told_in_one_line():
         settings = load(home, config)
@@ -50,19 +51,20 @@ def up(
             model.key()  # a key file that cannot be read is told now, not at the first message
         for warning in check_external_store(settings):
             print(f"warning: {warning}", file=sys.stderr)
-        code = serve(Stack(settings, processes(settings), ready_s=ready_s), addresses(settings))
+        stack = Stack(settings, processes(settings), ready_s=ready_s)
+        code = serve(stack, addresses(settings), lambda: asyncio.run(ensure_user(settings, OWNER)))
     raise SystemExit(code)
 
 
-def serve(stack: Stack, addresses: Sequence[tuple[str, str]]) -> ExitCode:
-    """Run the stack until SIGINT, SIGTERM or SIGHUP; print ``addresses`` when it is ready.
+def serve(stack: Stack, addresses: Sequence[tuple[str, str]], prepare: Callable[[], object] = int) -> ExitCode:
+    """Run the stack until SIGINT, SIGTERM or SIGHUP; ``prepare`` and print ``addresses`` when it is ready.
 
     Raises:
         InvalidRequest, Retryable: it cannot start, or the supervisor died; nothing is left running.
     """
     _stop_on_signals()
     try:
-        _look_after(stack, addresses)
+        _look_after(stack, addresses, prepare)
     except KeyboardInterrupt:
         print("stopping …", flush=True)
     finally:
@@ -72,9 +74,10 @@ def serve(stack: Stack, addresses: Sequence[tuple[str, str]]) -> ExitCode:
     return ExitCode.FAILED if killed else ExitCode.OK
 
 
-def _look_after(stack: Stack, addresses: Sequence[tuple[str, str]]) -> NoReturn:
+def _look_after(stack: Stack, addresses: Sequence[tuple[str, str]], prepare: Callable[[], object]) -> NoReturn:
     print("starting …", flush=True)
     stack.start()
+    prepare()
     for what, where in addresses:
         print(f"{what:<8}{where}")
     print("Ctrl-C stops everything", flush=True)

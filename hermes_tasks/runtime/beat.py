@@ -18,6 +18,7 @@ from hermes_tasks.contracts.clock import Clock, SystemClock
 from hermes_tasks.contracts.errors import HermesTasksError
 from hermes_tasks.contracts.kinds import Queue
 from hermes_tasks.observe.logging import get_logger
+from hermes_tasks.observe.ready import tell_ready
 from hermes_tasks.runtime.bridge import LoopBridge
 
 _log = get_logger(__name__)
@@ -65,6 +66,7 @@ class HermesScheduler(Scheduler):
         """Claim what is due; returns seconds until the next look. A store that is away costs this look only."""
         try:
             self.bridge.run(self._look())
+            tell_ready()
         except (HermesTasksError, OSError) as error:
             _log.warning("tick failed; the next one looks again", reason=f"{type(error).__name__}: {error}")
         return TICK_S

@@ -11,6 +11,8 @@ from celery import Celery, signals
 from celery.platforms import SecurityWarning
 from celery.utils.nodenames import host_format
 
+from hermes_tasks.observe.ready import tell_ready
+
 
 def serve_queues(app: Celery, name: str, slots: int, queues: Sequence[str], on_stop: Callable[[], None]) -> int:
     """Take doorbells from ``queues`` until SIGTERM; returns the exit code.
@@ -26,7 +28,11 @@ def serve_queues(app: Celery, name: str, slots: int, queues: Sequence[str], on_s
     def stopping(**_: Any) -> None:
         on_stop()
 
+    def ready(**_: Any) -> None:
+        tell_ready()
+
     signals.worker_shutting_down.connect(stopping, weak=False)
+    signals.worker_ready.connect(ready, weak=False)
     worker = app.Worker(
         hostname=host_format(f"{name}-{os.getpid()}@%h"),
         pool="threads",

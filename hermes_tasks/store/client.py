@@ -23,9 +23,9 @@ from redis.exceptions import (
     MasterDownError,
     NoScriptError,
     OutOfMemoryError,
-    ResponseError,
     ReadOnlyError,
     RedisError,
+    ResponseError,
     TryAgainError,
 )
 from redis.exceptions import (

@@ -48,7 +48,10 @@ class Agents:
         }
         self._client = ModelClient(settings.models.named, clock=base.clock)
         self.workspaces = Workspaces(settings.workspaces)
-        self.recall = Prefetch([BuiltinRecall(base.memory)], deadline_s=settings.memory.prefetch_timeout_s)
+        self.recall = Prefetch(
+            [BuiltinRecall(base.memory, turns_kept=settings.memory.turns_kept)],
+            deadline_s=settings.memory.prefetch_timeout_s,
+        )
         self.registry = Registry(self._tools(settings))
         offered = self.registry.offered
         self.runner = Runner(

@@ -14,10 +14,9 @@ from hermes_tasks.observe.logging import get_logger
 from hermes_tasks.runtime.app import App, make_app
 from hermes_tasks.runtime.bell import CeleryBell
 from hermes_tasks.settings import Settings
-from hermes_tasks.settings.types import SecretUrl
+from hermes_tasks.store.address import broker_url, store_url
 from hermes_tasks.store.channel import Channel
 from hermes_tasks.store.client import Store, StoreConfig
-from hermes_tasks.store.embedded import embedded_url
 from hermes_tasks.store.jobs import Jobs
 from hermes_tasks.store.memory import Memory
 from hermes_tasks.store.renewer import Renewer
@@ -68,31 +67,11 @@ def store_config(settings: Settings) -> StoreConfig:
     )
 
 
-def store_url(settings: Settings) -> str:
-    """Where the records are."""
-    return _plain(settings.store.url) or embedded_url(settings.paths, settings.store.port, 0)
-
-
-def broker_url(settings: Settings) -> str:
-    """Where the bells go: the store's server, the next database, unless set."""
-    chosen, store = _plain(settings.broker.url), _plain(settings.store.url)
-    if chosen:
-        return chosen
-    if not store:
-        return embedded_url(settings.paths, settings.store.port, 1)
-    base, _, database = store.rpartition("/")
-    return f"{base}/{int(database) + 1}" if database.isdigit() else f"{store.rstrip('/')}/1"
-
-
-def _plain(url: SecretUrl | None) -> str:
-    return "" if url is None else url.get_secret_value()
-
-
 class ProcessBell(Bell, Protocol):
-    """A bell that ends with its process."""
+    """A bell that belongs to one process and is closed with it."""
 
     def close(self) -> None:
-        """Publish what waits, for a bounded time, and stop."""
+        """Publish what waits, stop, and let go of the broker."""
         ...
 
 

@@ -61,7 +61,7 @@ async def _serve(settings: Settings) -> None:
     try:
         await serve(create_app(services), settings.front.host, settings.front.port)
     finally:
-        await worker.stop_taking(4.0)
+        await worker.stop_taking(1.0)
         await events.aclose()
         await worker.aclose()
 

@@ -19,9 +19,10 @@ from hermes_tasks.runtime.serving import serve_queues
 from hermes_tasks.runtime.tasks import bind
 from hermes_tasks.runtime.watchdog import Watchdog, end_stuck_process
 from hermes_tasks.settings import Settings
+from hermes_tasks.store.address import store_url
 from hermes_tasks.store.recovery import Recovery
 from hermes_tasks.store.renewer import Renewer
-from hermes_tasks.wiring.base import Base, ProcessBell, make_base, store_config, store_url
+from hermes_tasks.wiring.base import Base, ProcessBell, make_base, store_config
 from hermes_tasks.wiring.start import begin
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 #: Queues whose work is no run.
 RUNLESS: Final = frozenset({Queue.MEMORY, Queue.PREFETCH, Queue.CURATOR, Queue.DELIVERY})
-#: Runs get this long to reach their next step at an orderly stop.
-GRACE_S: Final = 10.0
+#: Runs get this long to reach their next step at an orderly stop; then they are cut off and another worker goes on.
+#: Shorter than the time until a supervisor kills (``stop_seconds`` in the process table, 6 s).
+GRACE_S: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)

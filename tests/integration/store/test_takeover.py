@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import pytest
 
+from hermes_tasks.contracts.bell import Ring
 from hermes_tasks.contracts.clock import SystemClock
 from hermes_tasks.contracts.kinds import ExitReason, RunKind, RunState
+from hermes_tasks.store import hints
 from hermes_tasks.store.client import Store
+from hermes_tasks.store.keys import shard_key, user_key
 from hermes_tasks.store.recovery import Recovery
 from hermes_tasks.store.runs import Runs
+from hermes_tasks.testing.bell import RecordingBell
 from hermes_tasks.testing.server import EmbeddedServer
 from hermes_tasks.testing.waiting import eventually
 from tests.integration.store.world import (
@@ -153,6 +158,7 @@ async def test_a_suspect_that_ended_makes_room(world: World) -> None:
 
 async def test_of_suspects_claimed_at_once_a_process_gets_one(world: World) -> None:
     runs = await suspects(world, 4)
+    await asyncio.gather(*(world.now() for _ in runs))  # a connection each, so that they really ask side by side
     claims = await asyncio.gather(*(world.runs.claim(USER, run) for run in runs))
     assert sum(claim is not None for claim in claims) == 1
 
@@ -308,6 +314,44 @@ async def test_a_sweeper_tells_how_much_it_took_over_and_moves_the_hint(world: W
     assert await sweeper.sweep() == 1
     assert told == [3]
     assert await world.hint() == min((await world.due()).values())
+
+
+class StandingStill(RecordingBell):
+    """A bell at which the sweeper's process is frozen for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.freeze = lambda: None
+
+    async def ring(self, rings: Sequence[Ring]) -> None:
+        self.freeze()
+        await super().ring(rings)
+
+
+async def test_a_sweeper_that_stood_still_in_the_middle_takes_over_nothing_more(world: World) -> None:
+    told: list[int] = []
+    bell = StandingStill()
+    sweeper = Recovery(world.store, bell, on_takeover=told.append)
+    users = [USER, "bob", "cid"]
+    await world.users.add("bob")
+    await world.users.add("cid")
+    await sweeper.sweep()
+    sweeper._calm_from = 0
+    for user in users:
+        run = new_run(user=user)
+        await world.runs.create(run)
+        assert await world.runs.claim(user, run.id)
+        await world.command("HSET", user_key(user, f"run:{run.id}"), "lease_until", 1)
+        await world.command("ZADD", user_key(user, "due"), 1, f"run:{run.id}")
+        await world.store.read(hints.put_at(shard_key(user), user, 1))
+
+    def freeze() -> None:
+        assert sweeper._last is not None
+        sweeper._last -= CONFIG.lease_ms / 1000
+
+    bell.freeze = freeze
+    assert await sweeper.sweep() == len(users)
+    assert told == [1], "the holders of the others were frozen as well, for all it knows"
 
 
 async def test_two_sweepers_share_the_work(world: World) -> None:
