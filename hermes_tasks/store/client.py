@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar, cast
 
 import redis.asyncio as aredis
-from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.connection import AbstractConnection, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
@@ -39,6 +39,7 @@ from hermes_tasks.contracts.clock import Clock, SystemClock, to_ms
 from hermes_tasks.contracts.errors import InvalidRequest, StoreFull, StoreUnavailable
 from hermes_tasks.contracts.runs import Policy
 from hermes_tasks.store import hints
+from hermes_tasks.store.connection import PlainConnection, TlsConnection
 from hermes_tasks.store.keys import LAYOUT, shard_key, user_key
 from hermes_tasks.store.scripts import Script, load_scripts
 
@@ -107,6 +108,7 @@ def connect(url: str, *, connections: int = _CONNECTIONS) -> aredis.Redis:
         retry=Retry(NoBackoff(), 0),
         health_check_interval=0,
     )
+    pool.connection_class = TlsConnection if issubclass(pool.connection_class, SSLConnection) else PlainConnection
     return aredis.Redis.from_pool(pool)
 
 

@@ -91,7 +91,8 @@ class EventReader:
                 if raw:
                     continue
                 try:
-                    await asyncio.wait_for(changed.wait(), 15)
+                    async with asyncio.timeout(15):  # not wait_for, which may swallow a cancellation on 3.11
+                        await changed.wait()
                 except TimeoutError:
                     yield None
         finally:

@@ -13,7 +13,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from hermes_tasks.contracts.bell import Bell
-from hermes_tasks.contracts.errors import InvalidRequest, StoreFull, StoreUnavailable
+from hermes_tasks.contracts.errors import InvalidRequest, Retryable, StoreFull
 from hermes_tasks.contracts.ids import new_id
 from hermes_tasks.observe.logging import get_logger
 from hermes_tasks.store import hints
@@ -48,7 +48,7 @@ class Recovery:
             began = time.monotonic()
             try:
                 await self.sweep()
-            except (StoreUnavailable, RedisError, OSError):
+            except (Retryable, RedisError, OSError):
                 self._last = None  # a gap: whoever is alive must get the chance to renew first
             await asyncio.sleep(max(0.05, pause - (time.monotonic() - began)))
 

@@ -79,7 +79,7 @@ def directory(workspace: Path, parts: Parts, *, make: bool = False) -> Iterator[
     try:
         for part in parts:
             if make:
-                _make(handle, part)
+                _make(handle, part, tool_uid(workspace))
             following = _open(part, os.O_RDONLY | os.O_DIRECTORY, handle)
             os.close(handle)
             handle = following
@@ -123,7 +123,7 @@ def read_bytes(workspace: Path, parts: Parts, most: int) -> tuple[bytes, int]:
         file = _open(parts[-1], os.O_RDONLY | os.O_NONBLOCK, handle)
     with os.fdopen(file, "rb") as stream:
         info = os.fstat(file)
-        if not stat.S_ISREG(info.st_mode) or _borrowed(info):
+        if not stat.S_ISREG(info.st_mode) or _borrowed(info, tool_uid(workspace)):
             raise Outside(f"{parts[-1]} is no regular file of this workspace")
         return stream.read(most), info.st_size
 
@@ -146,7 +146,7 @@ def write_bytes(workspace: Path, parts: Parts, data: bytes) -> None:
         try:
             with os.fdopen(file, "wb") as stream:
                 stream.write(data)
-                if (uid := tool_uid()) is not None:
+                if (uid := tool_uid(workspace)) is not None:
                     os.fchown(file, uid, uid)
                 os.fchmod(file, mode)
             os.replace(part, parts[-1], src_dir_fd=handle, dst_dir_fd=handle)
@@ -155,10 +155,10 @@ def write_bytes(workspace: Path, parts: Parts, data: bytes) -> None:
             raise
 
 
-def _make(handle: int, part: str) -> None:
+def _make(handle: int, part: str, uid: int | None) -> None:
     with suppress(FileExistsError):
         os.mkdir(part, 0o700, dir_fd=handle)
-        if (uid := tool_uid()) is not None:
+        if uid is not None:
             os.chown(part, uid, uid, dir_fd=handle, follow_symlinks=False)
 
 
@@ -171,9 +171,8 @@ def _open(name: str, flags: int, handle: int) -> int:
         raise
 
 
-def _borrowed(info: os.stat_result) -> bool:
+def _borrowed(info: os.stat_result, uid: int | None) -> bool:
     """True for somebody else's file under a second name: a worker that is root could be made to read it so."""
-    uid = tool_uid()
     return uid is not None and info.st_nlink > 1 and info.st_uid != uid
 
 

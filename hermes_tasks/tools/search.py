@@ -57,11 +57,13 @@ class SearchFiles:
         if isinstance(wanted, ToolOutput):
             return wanted
         try:
-            below = await asyncio.to_thread(parts_of, wanted.path, context.workspace)
+            seconds = max(1.0, min(self._seconds, context.seconds_left - _GRACE_S))
+            question = await asyncio.to_thread(_question, wanted, context.workspace, seconds)
         except Outside as error:
             return ToolOutput(str(error), error=True)
-        seconds = max(1.0, min(self._seconds, context.seconds_left - _GRACE_S))
-        found = await _asked(_question(wanted, context.workspace, below, seconds), seconds + _GRACE_S)
+        except OSError as error:
+            return ToolOutput(f"the workspace cannot be used ({error.strerror})", error=True)
+        found = await _asked(question, seconds + _GRACE_S)
         if found is None:
             return ToolOutput(f"no answer within {seconds:.0f} s: use a simpler pattern, a glob or a path", error=True)
         if "error" in found:
@@ -72,13 +74,13 @@ class SearchFiles:
         return ToolOutput("\n".join(lines) or "nothing found")
 
 
-def _question(wanted: SearchArguments, workspace: Path, below: tuple[str, ...], seconds: float) -> Mapping[str, Any]:
+def _question(wanted: SearchArguments, workspace: Path, seconds: float) -> Mapping[str, Any]:
     return {
         "root": os.path.realpath(workspace),
-        "below": "/".join(below),
+        "below": "/".join(parts_of(wanted.path, workspace)),
         "pattern": wanted.pattern,
         "glob": wanted.glob,
-        "uid": tool_uid(),
+        "uid": tool_uid(workspace),
         "seconds": seconds,
         "most_hits": _MAX_HITS,
         "most_files": _MAX_FILES,

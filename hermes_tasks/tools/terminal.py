@@ -1,8 +1,9 @@
 """The toolset ``terminal``: one command at a time, in the workspace, with limits and a clean environment.
 
 Three layers stand between a command and the machine: the approval rules refuse the plainly dangerous, the runner takes
-environment, descriptors, privileges and time away, and the file system keeps an unprivileged user out of other
-people's files. Nothing here hides the network or other readable files; that is the sandbox's part.
+environment, descriptors, privileges and time away, and where the worker is root, the kernel keeps the workspace's own
+user out of other people's files and processes. Nothing here hides the network, what everybody may read, or, where the
+worker is an ordinary user, that user's files; that is the sandbox's part.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ class Terminal:
             return ToolOutput(f"denied, and not run: {why}. Nobody can approve it here; find another way", error=True)
         limit = max(1.0, min(wanted.timeout_s or self._timeout_s, self._timeout_s, context.seconds_left - 1))
         output = Output(self._output_chars)
-        question = _question(wanted.command, context.workspace, limit)
+        try:
+            question = _question(wanted.command, context.workspace, limit)
+        except OSError as error:
+            return ToolOutput(f"not run: the workspace cannot be used ({error.strerror})", error=True)
         ended = await run_command(question, output, limit_s=limit, most_bytes=_FLOOD_BYTES)
         if ended.code is None:
             return ToolOutput(f"killed: {ended.killed}\n{output.text()}", error=True)
@@ -94,7 +98,7 @@ def _refused(command: str, workspace: Path) -> str | None:
 
 
 def _question(command: str, workspace: Path, limit: float) -> Mapping[str, Any]:
-    uid = tool_uid()
+    uid = tool_uid(workspace)
     own_user = {} if uid is None else {"RLIMIT_NPROC": _PROCESSES}
     return {
         "command": command,

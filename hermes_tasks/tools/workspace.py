@@ -1,10 +1,16 @@
 """Workspaces: one directory per user, the only place where tools touch files.
 
 The same directory on every worker: on several hosts it must be a shared file system.
+
+A worker that is root gives each workspace to a user id of its own and runs commands as that: the kernel then keeps the
+files and processes of one user from the commands of another. Where the worker is an ordinary user, all commands are
+that user, and only the sandbox can part them.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 from pathlib import Path
 from typing import Final
@@ -12,13 +18,26 @@ from typing import Final
 from hermes_tasks.contracts.errors import InvalidRequest
 from hermes_tasks.contracts.ids import checked_user_id
 
-#: ``nobody``: who runs commands when the worker itself is root.
+#: ``nobody``: shared by all where the kernel knows no other numbers (a container of an ordinary user).
 NOBODY: Final = 65534
+#: Above what systems give to people, services and containers.
+_FIRST_UID: Final = 0x4000_0000
+_UIDS: Final = 0x2000_0000
+_MARKS: Final = ".uids"
 
 
-def tool_uid() -> int | None:
-    """The user id that commands run as when the worker is root; None = the worker's own."""
-    return NOBODY if os.geteuid() == 0 else None
+def tool_uid(workspace: Path) -> int | None:
+    """Who commands in that workspace run as: its owner where the worker is root; None = the worker itself.
+
+    Raises:
+        InvalidRequest: the workspace belongs to root, which no command may be.
+    """
+    if os.geteuid() != 0:
+        return None
+    uid = workspace.stat().st_uid
+    if uid == 0:
+        raise InvalidRequest("the workspace belongs to root; let Workspaces make it, or give it to another user")
+    return uid
 
 
 class Workspaces:
@@ -35,24 +54,55 @@ class Workspaces:
         """The user's directory, made on first use.
 
         Raises:
-            InvalidRequest: it cannot be made.
+            InvalidRequest: the user id is none, or the directory cannot be made.
         """
         path = self._root / checked_user_id(user)
-        uid = tool_uid()
         try:
             if not path.is_dir():
                 self._root.mkdir(parents=True, exist_ok=True, mode=0o711)
                 path.mkdir(exist_ok=True, mode=0o700)
-            if uid is not None:
-                _reachable(self._root)
-                os.chown(path, uid, uid)
+            if os.geteuid() == 0 and path.stat().st_uid == 0:
+                _let_through(self._root)
+                self._give(path, user)
         except OSError as error:
             raise InvalidRequest(f"cannot use the workspace {path}: {error.strerror}; check tools.workspaces") from None
         return path
 
+    def _give(self, path: Path, user: str) -> None:
+        uid = self._uid_of(user)
+        try:
+            os.chown(path, uid, uid)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            os.chown(path, NOBODY, NOBODY)
 
-def _reachable(path: Path) -> None:
-    """Let the unprivileged user pass through the directory that holds the workspaces, without reading it."""
+    def _uid_of(self, user: str) -> int:
+        """The number of this user and of no other: the first free one from a place that the name decides.
+
+        A mark is a file that appears whole or not at all, so two workers agree, also over a network file system.
+        """
+        marks = self._root / _MARKS
+        marks.mkdir(mode=0o700, exist_ok=True)
+        mine = marks / f".{os.urandom(8).hex()}"
+        mine.write_text(user)
+        try:
+            first = int.from_bytes(hashlib.sha256(user.encode()).digest()[:8], "big")
+            for step in range(_UIDS):
+                mark = marks / str(_FIRST_UID + (first + step) % _UIDS)
+                try:
+                    mark.hardlink_to(mine)
+                except FileExistsError:
+                    if mark.read_text() != user:
+                        continue
+                return int(mark.name)
+            raise OSError(errno.ENOSPC, "no user id is left for another workspace")
+        finally:
+            mine.unlink()
+
+
+def _let_through(path: Path) -> None:
+    """Let other users pass through the directory that holds the workspaces, without reading it."""
     mode = path.stat().st_mode
     if not mode & 0o001:
         path.chmod(mode | 0o011)

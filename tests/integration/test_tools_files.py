@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
 from pathlib import Path
@@ -52,9 +53,55 @@ async def search(workspace: Path, **args: str) -> ToolOutput:
 
 
 async def test_each_user_has_a_private_directory(workspace: Path) -> None:
+    again = Workspaces(workspace.parent)
     assert workspace.stat().st_mode & 0o777 == 0o700
-    assert workspace.stat().st_uid == (NOBODY if AS_ROOT else os.getuid())
-    assert Workspaces(workspace.parent).for_user("ann") == workspace
+    assert again.for_user("ann") == workspace
+    owners = {again.for_user(user).stat().st_uid for user in ("ann", "bob", "eve")}
+    if AS_ROOT:
+        assert len(owners) == 3
+        assert 0 not in owners
+        assert NOBODY not in owners
+    else:
+        assert owners == {os.getuid()}
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only a root worker gives workspaces away")
+async def test_two_names_never_share_a_number_and_one_name_keeps_it(workspace: Path) -> None:
+    workspaces = Workspaces(workspace.parent)
+    number = workspace.stat().st_uid
+    mark = workspace.parent / ".uids" / str(number)
+    workspace.rmdir()
+    mark.write_text("somebody-else")  # as if another name had come to this number first
+    assert workspaces.for_user("ann").stat().st_uid == number + 1
+    workspace.rmdir()
+    assert workspaces.for_user("ann").stat().st_uid == number + 1
+    assert not [entry for entry in mark.parent.iterdir() if entry.name.startswith(".")]
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only a root worker gives workspaces away")
+async def test_where_numbers_are_few_all_share_nobody(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chown = os.chown
+
+    def few(path: Path, uid: int, gid: int) -> None:
+        if uid > NOBODY:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        chown(path, uid, gid)
+
+    monkeypatch.setattr(os, "chown", few)
+    assert Workspaces(workspace.parent).for_user("eve").stat().st_uid == NOBODY
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only a root worker could hand on its rights")
+async def test_a_workspace_of_root_is_not_used(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="the workspace belongs to root"):
+        await write(tmp_path, "f", "x")
+
+
+async def test_a_missing_workspace_is_said(workspace: Path) -> None:
+    gone = workspace / "gone"
+    outputs = [await read(gone, "f"), await write(gone, "f", "x"), await search(gone, pattern="x")]
+    assert not [output for output in outputs if not output.error and output.content != "nothing found"]
+    assert not gone.exists()
 
 
 @pytest.mark.parametrize("user", ["../bob", "", ".", "..", "a/b", "Ann", "a\n"])

@@ -90,7 +90,7 @@ async def test_the_environment_is_clean_and_nothing_is_inherited(
     assert names <= {"HOME", "LANG", "PATH", "TERM", "PWD", "OLDPWD", "SHLVL", "_"}
     assert f"HOME={workspace}" in lines
     assert [line for line in lines if line.isdigit() and len(line) == 1] == ["0", "1", "2", "3"]  # 3 is of ls itself
-    assert lines[-1] == str(65534 if AS_ROOT else os.getuid())
+    assert lines[-1] == str(workspace.stat().st_uid)
 
 
 async def test_files_belong_to_the_user_and_privileges_cannot_come_back(terminal: Terminal, workspace: Path) -> None:
@@ -181,6 +181,24 @@ async def test_a_command_cannot_reach_the_worker(terminal: Terminal, workspace: 
     assert "not permitted" in output.content
 
 
+@pytest.mark.skipif(not AS_ROOT, reason="the commands of an ordinary worker are all one user")
+async def test_one_users_command_cannot_reach_another_user(terminal: Terminal, workspace: Path) -> None:
+    mark = f"mark-{os.urandom(6).hex()}"
+    other = Workspaces(workspace.parent).for_user("bob")
+    (other / "vault").write_text("SECRET-OF-BOB")
+    task = asyncio.create_task(call(terminal, other, {"command": f"{sleeper(mark)} & wait"}))
+    await started(mark)
+    (victim, *_) = alive(mark)
+    command = f"cat ../bob/vault {other}/vault; ls ..; kill -9 {victim.pid}; cat /proc/{victim.pid}/maps; echo on"
+    output = await call(terminal, workspace, {"command": command})
+    assert output.content.endswith("on")
+    assert "SECRET" not in output.content
+    assert "vault" not in output.content.replace("bob/vault: Permission denied", "")
+    assert victim.is_running()
+    task.cancel()
+    await asyncio.wait({task})
+
+
 async def test_long_output_keeps_both_ends(terminal: Terminal, workspace: Path) -> None:
     output = await call(terminal, workspace, {"command": "seq 1 100000"})
     lines = output.content.splitlines()
@@ -218,7 +236,9 @@ async def test_dangerous_commands_are_denied_at_once(terminal: Terminal, workspa
 async def test_a_missing_workspace_is_said(terminal: Terminal, tmp_path: Path) -> None:
     output = await call(terminal, tmp_path / "missing", {"command": "true"})
     assert output.error
-    assert output.content.startswith("exit code 125\nthe command could not be started")
+    assert output.content.startswith(
+        "not run: the workspace cannot be used" if AS_ROOT else "exit code 125\nthe command could not be started"
+    )
 
 
 async def test_colours_and_broken_text_come_out_plain(terminal: Terminal, workspace: Path) -> None:

@@ -156,11 +156,14 @@ async def test_a_suspect_that_ended_makes_room(world: World) -> None:
     assert await world.runs.claim(USER, two) is not None
 
 
-async def test_of_suspects_claimed_at_once_a_process_gets_one(world: World) -> None:
+async def test_of_suspects_claimed_at_once_a_process_gets_one(world: World, store_server: EmbeddedServer) -> None:
     runs = await suspects(world, 4)
-    await asyncio.gather(*(world.now() for _ in runs))  # a connection each, so that they really ask side by side
-    claims = await asyncio.gather(*(world.runs.claim(USER, run) for run in runs))
-    assert sum(claim is not None for claim in claims) == 1
+    await asyncio.gather(*(world.now() for _ in runs))  # a connection each
+    store_server.freeze()
+    asking = [asyncio.create_task(world.runs.claim(USER, run)) for run in runs]
+    await asyncio.wait(asking, timeout=0.05)
+    store_server.thaw()  # all answers come together
+    assert sum(claim is not None for claim in await asyncio.gather(*asking)) == 1
 
 
 async def test_innocent_runs_are_claimed_beside_a_suspect(world: World) -> None:
