@@ -22,6 +22,8 @@ def inbox(
 ) -> None:
     """Show the answers of jobs, the newest last.
 
+    A job that failed is shown with the reason.
+
     Examples:
       hermes-tasks inbox
 

@@ -17,9 +17,9 @@ jobs_app = typer.Typer(help="Prompts that run at set times; their answers come t
 
 @jobs_app.command("add")
 def add(  # noqa: PLR0917 - the command line passes by name
-    prompt: Annotated[str, typer.Argument(help="What the job has to do, each time.")],
-    every: Annotated[str | None, typer.Option("--every", help="Interval, at least a minute: 2m, 1h, 1d.")] = None,
-    at: Annotated[str | None, typer.Option("--at", help="One time, as ISO: 2030-01-31T09:00.")] = None,
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What the job has to do, each time.")],
+    every: Annotated[str | None, typer.Option("--every", help="Interval, at least a minute: 90s, 2m, 1h, 1d.")] = None,
+    at: Annotated[str | None, typer.Option("--at", help="One moment in the future, as ISO: 2030-01-31T09:00.")] = None,
     name: Annotated[str, typer.Option("--name", help="A short name. Default: the prompt's beginning.")] = "",
     home: HomeOption = None,
     config: ConfigOption = None,
@@ -28,6 +28,8 @@ def add(  # noqa: PLR0917 - the command line passes by name
     as_json: JsonOption = False,
 ) -> None:
     """Add a job, and say how its schedule was understood.
+
+    Give either --every or --at. A time without an offset is in the user's zone (hermes-tasks users set).
 
     Examples:
       hermes-tasks jobs add --every 2m "Is the build green?"
@@ -55,6 +57,8 @@ def list_jobs(
     as_json: JsonOption = False,
 ) -> None:
     """List the jobs, the next to run first.
+
+    What they answered is shown by hermes-tasks inbox.
 
     Examples:
       hermes-tasks jobs list

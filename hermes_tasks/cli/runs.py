@@ -26,6 +26,8 @@ def list_runs(
 ) -> None:
     """List the newest runs, the newest first.
 
+    Kinds: turn (a message), child (of a turn), review (after a turn), cron (a fire of a job).
+
     Examples:
       hermes-tasks runs list
 
@@ -49,6 +51,8 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one run and its children.
+
+    Ids stand in the first column of hermes-tasks runs list.
 
     Examples:
       hermes-tasks runs show 0192f3c4-…
@@ -93,7 +97,9 @@ def cancel(
     key_file: KeyFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """End a run and everything below it; tells the state it is in. A second call changes nothing.
+    """End a run and everything below it.
+
+    Tells the state it is in: one that had ended before keeps its own. A second call changes nothing.
 
     Examples:
       hermes-tasks runs cancel 0192f3c4-…

@@ -8,7 +8,15 @@ from hermes_tasks.cli.options import ConfigOption, HomeOption
 
 
 def front(home: HomeOption = None, config: ConfigOption = None) -> None:
-    """Run the HTTP front in this process until SIGTERM; ``up`` and compose start it so."""
+    """Run the HTTP front in this process until SIGTERM, as hermes-tasks up and compose do.
+
+    It needs a store, and settings that name it.
+
+    Examples:
+      hermes-tasks front
+
+      hermes-tasks front --config production.toml
+    """
     from hermes_tasks.wiring.front import run_front
 
     _name_settings(home, config)
@@ -16,7 +24,15 @@ def front(home: HomeOption = None, config: ConfigOption = None) -> None:
 
 
 def flower(home: HomeOption = None, config: ConfigOption = None) -> None:
-    """Run Flower, the operators' page, in this process until SIGTERM; ``up`` and compose start it so."""
+    """Run Flower, the operators' page, in this process until SIGTERM, as hermes-tasks up and compose do.
+
+    It needs the broker's address in the settings, and the file with its page's password.
+
+    Examples:
+      hermes-tasks flower
+
+      hermes-tasks flower --config production.toml
+    """
     from hermes_tasks.wiring.flower import run_flower
 
     _name_settings(home, config)

@@ -49,7 +49,9 @@ def add(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a user and print their bearer key. It is shown this once; only its hash is kept.
+    """Make a user and print their bearer key.
+
+    The key is shown this once; only its hash is kept.
 
     Examples:
       hermes-tasks users add ada --zone Europe/Lisbon --language pt
@@ -67,6 +69,8 @@ def list_users(
     context: typer.Context, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
     """List all users.
+
+    Reads the store itself, so it needs no front.
 
     Examples:
       hermes-tasks users list
@@ -91,7 +95,9 @@ def set_user(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a user; takes effect with the next turn or fire.
+    """Change the time zone or the language of a user.
+
+    Takes effect with the next turn or fire. --language "" forgets the language.
 
     Examples:
       hermes-tasks users set ada --zone America/New_York

@@ -55,8 +55,17 @@ def make_http(base_url: str, key: str, timeout: timedelta) -> httpx.AsyncClient:
 
 
 def segment(name: str) -> str:
-    """``name`` as one segment of a path, whatever is in it."""
-    return quote(name, safe="")
+    """``name`` as one segment of a path.
+
+    Raises:
+        NotFound: nothing can have that id: it is empty, has a slash, or is no text.
+    """
+    try:
+        if name not in ("", ".", "..") and "/" not in name:
+            return quote(name, safe="")
+    except UnicodeEncodeError:
+        pass
+    raise NotFound(f"there is nothing with the id {name[:80]!r}; an id is not empty and has no slash")
 
 
 def unreachable(http: httpx.AsyncClient, error: httpx.HTTPError) -> Retryable:
@@ -69,6 +78,7 @@ async def ask_front(http: httpx.AsyncClient, method: str, path: str, **request: 
     """One request; the JSON object of its answer.
 
     Raises:
+        InvalidRequest: what is sent is no text.
         Retryable: nothing answers there, or it has no room or no store now.
         HermesTasksError: any other error of the front, as the class its type names.
     """
@@ -76,6 +86,8 @@ async def ask_front(http: httpx.AsyncClient, method: str, path: str, **request: 
         response = await http.request(method, path, **request)
     except httpx.HTTPError as error:
         raise unreachable(http, error) from None
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"what is to be sent is no {error.encoding} text ({error.reason}); mend it") from None
     if not response.is_success:
         raise error_of(http, response.status_code, response.content)
     answer = _object(response.content)

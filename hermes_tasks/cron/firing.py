@@ -35,15 +35,14 @@ class Firing:
 
     async def _of_user(self, user: str, hint: float) -> int:
         async with self._gate:
+            started = 0
             try:
                 jobs, _ = await self._jobs.due(user)
-            except InvalidRequest:  # the user is gone; so are the jobs
-                await self._jobs.settle_hint(user, hint, 0)
-                return 0
-            started = 0
-            for job in jobs:
-                started += await self._one(user, job)
-            _, coming = await self._jobs.due(user, 1)
+                for job in jobs:
+                    started += await self._one(user, job)
+                _, coming = await self._jobs.due(user, 1)
+            except InvalidRequest:  # the user is gone or disabled, which no script fires for
+                coming = 0
             await self._jobs.settle_hint(user, hint, coming)
             return started
 

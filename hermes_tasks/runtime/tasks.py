@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from celery import Celery
@@ -33,30 +34,35 @@ class Work(Protocol):
 def bind(app: Celery, work: Work, bridge: LoopBridge) -> None:
     """Register the task functions on ``app``."""
 
-    @app.task(name=TASK_PREFIX + "turn")
+    def task(name: str) -> Callable[[Callable[..., None]], object]:
+        # Not shared: Celery would give these functions, bound to this process's work, to every later app as well.
+        registered: Callable[[Callable[..., None]], object] = app.task(name=TASK_PREFIX + name, shared=False)
+        return registered
+
+    @task("turn")
     def turn(user: str, run: str) -> None:
         bridge.run(work.advance(user, run))
 
-    @app.task(name=TASK_PREFIX + "child")
+    @task("child")
     def child(user: str, run: str) -> None:
         bridge.run(work.advance(user, run))
 
-    @app.task(name=TASK_PREFIX + "review")
+    @task("review")
     def review(user: str, run: str) -> None:
         bridge.run(work.advance(user, run))
 
-    @app.task(name=TASK_PREFIX + "cron")
+    @task("cron")
     def cron(user: str, run: str) -> None:
         bridge.run(work.advance(user, run))
 
-    @app.task(name=TASK_PREFIX + "drain")
+    @task("drain")
     def drain(user: str, session: str, consumer: str) -> None:
         bridge.run(work.drain(user, session, consumer))
 
-    @app.task(name=TASK_PREFIX + "deliver")
+    @task("deliver")
     def deliver(user: str, delivery: str) -> None:
         bridge.run(work.deliver(user, delivery))
 
-    @app.task(name=TASK_PREFIX + "reindex")
+    @task("reindex")
     def reindex() -> None:
         bridge.run(work.reindex())

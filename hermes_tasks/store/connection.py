@@ -24,7 +24,7 @@ class _Sending(AbstractConnection):
         if not self.is_connected:
             await self.connect_check_health(check_health=False)
         if check_health:
-            await self.check_health()
+            await self.check_health()  # type: ignore[no-untyped-call]
         if isinstance(command, str):
             command = command.encode()
         sent = False

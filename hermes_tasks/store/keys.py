@@ -99,7 +99,13 @@ USER_KEYS: Final = (
     ),
     KeyRule("prompt:<id>", "hash", "pinned system prompt by generation", "1 per generation", "none"),
     KeyRule("ev:<id>", "stream", "events a client can read", "about 5,000", "1 h after the last turn"),
-    KeyRule("idem:<id>:<key>", "string", "answer to a request with that idempotency key", "1 per key", "24 h"),
+    KeyRule(
+        "idem:<id>:<key>",
+        "string",
+        "answer to a request with that idempotency key, or the mark of an entry without a turn",
+        "1 per key",
+        "24 h",
+    ),
     KeyRule("chan:<id>", "hash", "a channel: last position", "1 per session", "none"),
     KeyRule(
         "chanturns:<id>",

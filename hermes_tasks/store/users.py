@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
@@ -16,6 +17,8 @@ from hermes_tasks.store.keys import user_key
 
 _REGISTRY: Final = "ht:users"
 _KEYS: Final = "ht:keys"
+#: As BCP 47 writes it: pt, pt-BR, zh-Hant-TW; "" = not known.
+_LANGUAGE: Final = re.compile(r"(?:[A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8}){0,3})?")
 
 
 class User(BaseModel):
@@ -44,7 +47,18 @@ def checked_zone(zone: str) -> str:
     if zone in available_timezones():
         ZoneInfo(zone)
         return zone
-    raise InvalidRequest(f"unknown time zone {zone!r}: use an IANA name such as Europe/Lisbon", field="zone")
+    raise InvalidRequest(f"unknown time zone {zone[:80]!r}: use an IANA name such as Europe/Lisbon", field="zone")
+
+
+def checked_language(language: str) -> str:
+    """Return ``language`` if it is a language tag, or empty.
+
+    Raises:
+        InvalidRequest: it is not.
+    """
+    if _LANGUAGE.fullmatch(language):
+        return language
+    raise InvalidRequest(f"unknown language {language[:80]!r}: use a tag such as pt or pt-BR", field="language")
 
 
 class Users:
@@ -57,11 +71,11 @@ class Users:
         """Make a user and return a new bearer key, which is shown once and stored hashed.
 
         Raises:
-            InvalidRequest: bad id or zone.
+            InvalidRequest: bad id, zone or language.
             Conflict: the user exists.
         """
         checked_user_id(user)
-        fields = ("zone", checked_zone(zone), "language", language)
+        fields = ("zone", checked_zone(zone), "language", checked_language(language))
         # The registry first: a name in it without a record is harmless, a record outside it would never be swept.
         await self._store.read(("SADD", _REGISTRY, user))
         answer = await self._store.call("user_put", user, "add", new_id(), *fields)
@@ -80,13 +94,13 @@ class Users:
 
         Raises:
             NotFound: there is no such user.
-            InvalidRequest: bad zone, or nothing to change.
+            InvalidRequest: bad zone or language, or nothing to change.
         """
         fields: list[str] = []
         if zone is not None:
             fields += ["zone", checked_zone(zone)]
         if language is not None:
-            fields += ["language", language]
+            fields += ["language", checked_language(language)]
         if not fields:
             raise InvalidRequest("nothing to change: give --zone or --language")
         await self.get(user)

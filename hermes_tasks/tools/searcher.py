@@ -30,6 +30,7 @@ def main() -> None:
     asked = json.loads(sys.stdin.readline())
     signal.alarm(int(asked["seconds"]) + 2)  # not handled, so it ends the process whatever it is doing
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    os.chdir(asked["root"])  # the user may not be able to pass the directories above
     if asked["uid"] is not None:
         os.setgroups([])
         os.setgid(asked["uid"])
@@ -46,30 +47,30 @@ def _found(asked: dict[str, Any]) -> dict[str, Any]:
     deadline = time.monotonic() + asked["seconds"]
     hits: list[str] = []
     looked = 0
-    for name in _names(asked["root"], asked["below"]):
+    for name in _names(asked["below"]):
         if looked >= asked["most_files"] or len(hits) >= asked["most_hits"] or time.monotonic() > deadline:
             return {"hits": hits, "stopped": looked}
         if not (glob.match(name) or glob.match(Path(name).name)):
             continue
         looked += 1
         if pattern is None:
-            hits.append(name)
+            hits.append(_shown(name))
         else:
-            _search(Path(asked["root"], name), name, pattern, hits, asked)
+            _search(name, pattern, hits, asked)
     return {"hits": hits, "stopped": None}
 
 
-def _names(root: str, below: str) -> Iterator[str]:
-    for folder, folders, files in os.walk(Path(root, below), followlinks=False):
+def _names(below: str) -> Iterator[str]:
+    for folder, folders, files in os.walk(Path(below), followlinks=False):
         folders[:] = sorted(set(folders).difference(_SKIPPED))
         for file in sorted(files):
-            yield str(Path(folder, file).relative_to(root))
+            yield str(Path(folder, file))
 
 
-def _search(path: Path, name: str, pattern: re.Pattern[str], hits: list[str], asked: dict[str, Any]) -> None:
+def _search(name: str, pattern: re.Pattern[str], hits: list[str], asked: dict[str, Any]) -> None:
     text = ""
     with contextlib.suppress(OSError):  # gone meanwhile, a link, or not readable for the user
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(file, "rb") as stream:
             info = os.fstat(file)
             if stat.S_ISREG(info.st_mode) and info.st_size <= asked["most_bytes"]:
@@ -77,7 +78,12 @@ def _search(path: Path, name: str, pattern: re.Pattern[str], hits: list[str], as
                 text = "" if b"\0" in data[:8192] else data.decode(errors="replace")
     for number, line in enumerate(text.split("\n"), 1):
         if len(hits) < asked["most_hits"] and pattern.search(line):
-            hits.append(f"{name}:{number}: {line.strip()[:_SHOWN_CHARS]}")
+            hits.append(f"{_shown(name)}:{number}: {line.strip()[:_SHOWN_CHARS]}")
+
+
+def _shown(name: str) -> str:
+    """The name as text: bytes that are none would break whoever stores the answer."""
+    return os.fsencode(name).decode(errors="replace")
 
 
 if __name__ == "__main__":

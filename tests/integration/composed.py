@@ -71,7 +71,7 @@ class RuledModel:
 def kind_of(request: ModelRequest) -> RunKind:
     """For whom the model is asked, as its conversation shows it."""
     system = str(request.messages[0]["content"])
-    if last_user(request).startswith("Review the conversation"):
+    if any(str(message["content"]).startswith("Review the conversation") for message in request.messages):
         return RunKind.REVIEW
     if system.startswith("You are a sub-agent"):
         return RunKind.CHILD

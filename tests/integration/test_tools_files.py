@@ -13,6 +13,7 @@ from hermes_tasks.contracts.tools import ToolOutput
 from hermes_tasks.tools.confined import Outside, read_bytes, turn, write_bytes
 from hermes_tasks.tools.files import MAX_BYTES, Patch, ReadFile, WriteFile
 from hermes_tasks.tools.search import SearchFiles
+from hermes_tasks.tools.terminal import Terminal
 from hermes_tasks.tools.workspace import NOBODY, Workspaces
 from tests.integration.tool_calls import call
 
@@ -404,6 +405,17 @@ async def test_lines_and_files_are_found(workspace: Path) -> None:
     assert (await search(workspace, path="src")).content == "src/one.py\nsrc/two.txt"
 
 
+@pytest.mark.skipif(not AS_ROOT, reason="an ordinary worker is the user")
+async def test_a_directory_above_that_nobody_may_pass_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o700)
+    workspace = Workspaces(tmp_path / "closed" / "ws").for_user("ann")
+    await write(workspace, "f", "here\n")
+    assert (await search(workspace, pattern="here")).content == "f:1: here"
+    assert (await call(Terminal(timeout_s=20, output_chars=100), workspace, {"command": "cat f"})).content == (
+        "exit code 0\nhere"
+    )
+
+
 async def test_a_search_stays_inside_and_skips_what_is_no_text(links: Path) -> None:
     (links / "binary").write_bytes(b"SECRET\0")
     (links / "text").write_text("SECRET of mine\n")
@@ -428,6 +440,12 @@ async def test_a_pattern_that_takes_for_ever_is_ended_and_blocks_nobody(workspac
     assert (await slow).error
     assert "use a simpler pattern" in (await slow).content
     assert beats > 10
+
+
+async def test_a_name_that_is_no_text_is_shown_as_text(workspace: Path) -> None:
+    Path(os.fsdecode(os.fsencode(workspace) + b"/caf\xe9")).write_text("hit")
+    assert (await search(workspace)).content == "caf\ufffd"
+    assert (await search(workspace, pattern="hit")).content == "caf\ufffd:1: hit"
 
 
 async def test_a_broken_pattern_is_explained(workspace: Path) -> None:
