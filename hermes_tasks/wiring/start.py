@@ -10,6 +10,9 @@ from hermes_tasks.observe.logging import configure_logging
 from hermes_tasks.observe.parent import die_with_parent
 from hermes_tasks.settings import Settings, load
 
+#: A doorbell crosses three threads (Celery's loop, a slot, the event loop). With Python's 5 ms each hand-over may wait
+#: that long for a thread that computes.
+SWITCH_S: Final = 0.0005
 #: As the command line says it: bad input.
 _USAGE: Final = 2
 
@@ -31,4 +34,5 @@ def begin(process: str) -> Settings:
             sys.stderr.write(f"{process} not started: {line}\n")
         raise SystemExit(_USAGE) from None
     configure_logging(settings.log, process)
+    sys.setswitchinterval(SWITCH_S)
     return settings

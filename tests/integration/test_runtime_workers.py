@@ -101,14 +101,13 @@ async def test_a_memory_worker_refuses_pickle_drains_and_stops_in_order(
         assert code == 0, fleet.logs()
         assert seconds < 8
         assert not made.exists(), "nothing was unpickled"
-        assert "Traceback" not in fleet.logs() or "ContentDisallowed" in fleet.logs()
+        assert "Refusing to deserialize untrusted content of type pickle" in fleet.logs()
         last, done = await base.channel.state(USER, SESSION)
         assert last == ENTRIES
         [holder] = await base.store.read(("HGET", user_key(USER, f"cur:{SESSION}|{BUILTIN}"), "holder"))
         assert not holder, "the lease of the channel was given back"
         kept = await base.memory.turns(USER, ENTRIES)
-        assert [turn["turn"] for turn in kept][:1] == [1] or done == 0
-        assert len(kept) == done, "what was applied was applied once"
+        assert sorted(turn["turn"] for turn in kept) == list(range(1, done + 1)), "applied once, in order"
         if done < last:
             draining = await base.channel.claim(USER, SESSION, BUILTIN, 1)
             assert draining is not None, "another worker can go on at once"
