@@ -29,8 +29,8 @@ from hermes_tasks.contracts.runs import NewRun, Outcome
 from hermes_tasks.contracts.steps import ModelStep, StartedStep, ToolCall
 from hermes_tasks.settings import load
 from hermes_tasks.store.address import store_url
-from hermes_tasks.store.keys import user_key
 from hermes_tasks.store.journal import Guard
+from hermes_tasks.store.keys import user_key
 from hermes_tasks.store.renewer import Renewer
 from hermes_tasks.testing.server import EmbeddedServer
 from hermes_tasks.wiring.base import Base, make_base, policies, store_config
@@ -146,7 +146,7 @@ async def our_effects(base: Base) -> list[float]:
         await base.channel.append(
             user, session, EntryKind.TURN, {"user": "q", "assistant": "a"}, turn=turn, turn_id=str(turn)
         )
-        while (await base.channel.state(user, session))[1] < turn:
+        while (await base.channel.state(user, session))[1] < turn:  # noqa: ASYNC110 - from outside
             await asyncio.sleep(0.0005)  # a busier look would take the core that the worker needs
         times.append(time.perf_counter() - began)
     return times
@@ -223,9 +223,9 @@ async def joined(base: Base, session: str) -> None:
     stream, last = user_key("u0", f"ev:{session}"), "0-0"
     while True:
         for _, events in await base.store.redis.xread({stream: last}, block=5000) or []:
-            for last, fields in events:
-                if fields["type"] == "batch.joined":
-                    return
+            if any(fields["type"] == "batch.joined" for _, fields in events):
+                return
+            last = events[-1][0]
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

@@ -193,7 +193,11 @@ class _Run:
         if len(masked) <= RESULT_CHARS:
             return masked
         spill, record = self._around.spill, self._journal.record
-        pointer = None if spill is None else await spill.save_long(record.user, record.id, key, masked)
+        pointer = (
+            None
+            if spill is None
+            else await spill.save_long(record.user, record.id, f"{key}-{self._journal.attempt}", masked)
+        )
         return clip(masked, RESULT_CHARS) + (f"\n[The whole text: {pointer}]" if pointer else "")
 
     async def _tell(self, note: ProgressNote) -> None:

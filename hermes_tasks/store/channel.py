@@ -107,23 +107,36 @@ class Channel:
 
         Raises:
             LeaseLost: another holder, position or last entry; nothing was written.
+            StoreUnavailable: it did not answer; the lease runs out and another holder goes on.
         """
         last = draining.entries[-1] if draining.entries else None
-        answer = await self._store.call(
+        try:
+            answer = await self._applied(draining, last, documents, more)
+        except BaseException:
+            self._let_go(draining)  # kept alive by the renewer, nobody could ever take the cursor again
+            raise
+        await self._bell.ring(rings_of(draining.user, answer))
+        if answer["r"] == "more":
+            draining.pos, draining.entries = int(answer["pos"]), _entries(draining.session, answer["entries"])
+            return True
+        self._let_go(draining)
+        if answer["r"] == "lost":
+            raise LeaseLost(f"cursor {draining.session}|{draining.consumer}: another holder or position")
+        return False
+
+    def _let_go(self, draining: Draining) -> None:
+        if self._renewer is not None:
+            self._renewer.drop(draining.lease)
+
+    async def _applied(
+        self, draining: Draining, last: Entry | None, documents: Sequence[str], more: int
+    ) -> dict[str, Any]:
+        return await self._store.call(
             "channel_apply", draining.user, draining.session, draining.consumer, draining.lease.fence,
             draining.lease.holder, draining.pos, last.pos if last else draining.pos,
             f"{last.at}|{last.turn_id}" if last else "", more, self._kept, *documents,
             hint_ms=self._store.config.soon_ms, patience=PATIENT,
         )  # fmt: skip
-        await self._bell.ring(rings_of(draining.user, answer))
-        if answer["r"] == "more":
-            draining.pos, draining.entries = int(answer["pos"]), _entries(draining.session, answer["entries"])
-            return True
-        if self._renewer is not None:
-            self._renewer.drop(draining.lease)
-        if answer["r"] == "lost":
-            raise LeaseLost(f"cursor {draining.session}|{draining.consumer}: another holder or position")
-        return False
 
     async def state(self, user: str, session: str, consumer: str = BUILTIN) -> tuple[int, int]:
         """(position of the last entry, position applied)."""

@@ -52,7 +52,7 @@ class Agents:
             [BuiltinRecall(base.memory, turns_kept=settings.memory.turns_kept)],
             deadline_s=settings.memory.prefetch_timeout_s,
         )
-        self.registry = Registry(self._tools(settings))
+        self.registry = Registry(self._tools(settings), refusals={"delegation": "delegation depth reached"})
         offered = self.registry.offered
         self.runner = Runner(
             strategies=(

@@ -278,5 +278,5 @@ async def test_a_long_result_is_kept_whole_elsewhere() -> None:
     assert len(content) < 17_000
     assert content.startswith("begin ")
     assert " end" in content
-    assert "results/0-0.txt" in content
-    assert saved["ann", "run-1", "0-0"] == "begin " + "x" * 40_000 + " end"
+    assert "results/0-0-1.txt" in content
+    assert saved["ann", "run-1", "0-0-1"] == "begin " + "x" * 40_000 + " end"
