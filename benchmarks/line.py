@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import redis
@@ -29,6 +30,7 @@ from hermes_tasks.contracts.runs import NewRun, Outcome
 from hermes_tasks.contracts.steps import ModelStep, StartedStep, ToolCall
 from hermes_tasks.settings import load
 from hermes_tasks.store.address import store_url
+from hermes_tasks.store.channel import NewEntry
 from hermes_tasks.store.journal import Guard
 from hermes_tasks.store.keys import user_key
 from hermes_tasks.store.renewer import Renewer
@@ -85,7 +87,7 @@ def bare_writes(bench: Bench, body_ms: float) -> list[float]:
     return rates
 
 
-async def our_writes(base: Base) -> list[float]:
+async def our_writes(base: Base, hand_over: Callable[[Base, str, str], Awaitable[None]]) -> list[float]:
     """Entries per second, ordered, from the first append to the last effect; order and once-ness are checked."""
     rates = []
     for user in range(USERS):
@@ -96,7 +98,7 @@ async def our_writes(base: Base) -> list[float]:
         for user, session in names:
             await base.sessions.open(user, session)
         began = time.perf_counter()
-        await asyncio.gather(*(burst(base, user, session) for user, session in names))
+        await asyncio.gather(*(hand_over(base, user, session) for user, session in names))
         while not all([await landed(base, user, session) for user, session in names]):  # noqa: ASYNC110 - from outside
             await asyncio.sleep(0.005)
         rates.append(SESSIONS * TURNS / (time.perf_counter() - began))
@@ -105,9 +107,19 @@ async def our_writes(base: Base) -> list[float]:
 
 
 async def burst(base: Base, user: str, session: str) -> None:
-    for turn in range(1, TURNS + 1):
-        data = {"user": f"question {turn}", "assistant": f"answer {turn}"}
-        await base.channel.append(user, session, EntryKind.TURN, data, turn=turn, turn_id=f"{session}.{turn}")
+    """A producer hands over a session's 20 turns at once, as the channel allows and a task queue does not."""
+    turns = [
+        NewEntry(EntryKind.TURN, {"user": f"question {n}", "assistant": f"answer {n}"}, n, f"{session}.{n}")
+        for n in range(1, TURNS + 1)
+    ]
+    await base.channel.append_all(user, session, turns)
+
+
+async def singly(base: Base, user: str, session: str) -> None:
+    """The same turns in one call each."""
+    for n in range(1, TURNS + 1):
+        data = {"user": f"question {n}", "assistant": f"answer {n}"}
+        await base.channel.append(user, session, EntryKind.TURN, data, turn=n, turn_id=f"{session}.{n}")
 
 
 async def landed(base: Base, user: str, session: str) -> bool:
@@ -282,15 +294,14 @@ def main() -> None:
         for body_ms in (0.5, 5.0):
             unordered = bare(bench, lambda bench, body_ms=body_ms: bare_writes(bench, body_ms))
             server.flush()
-            ours = []
-            for extra in ({}, NO_EVENTS):
-                with bench.workers() as workers:
-                    workers.start("ours.py", "memory", "16", str(body_ms), extra=extra)
-                    ours.append(asyncio.run(bench.ours(our_writes)))
-                server.flush()
-            rate_row(
-                f"ordered writes, {SESSIONS} x {TURNS}, body {body_ms} ms", unordered, *ours, ">= 5 x, 0 inversions"
-            )
+            for how, hand_over in (("20 turns a call", burst), ("a turn a call", singly)):
+                ours = []
+                for extra in ({}, NO_EVENTS):
+                    with bench.workers() as workers:
+                        workers.start("ours.py", "memory", "16", str(body_ms), extra=extra)
+                        ours.append(asyncio.run(bench.ours(partial(our_writes, hand_over=hand_over))))
+                    server.flush()
+                rate_row(f"ordered writes, body {body_ms} ms, {how}", unordered, *ours, ">= 5 x, 0 inversions")
         asyncio.run(bench.ours(add_users))
         trips = bare(bench, bare_round_trips)
         effects = measure(bench, "memory", 16, 0, our_effects)

@@ -19,6 +19,10 @@ from hermes_tasks.store.rings import rings_of
 BUILTIN = "builtin"
 
 
+def _json(data: dict[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False)
+
+
 def _entries(session: str, raw: Any) -> list[Entry]:
     found = []
     for entry_id, flat in raw or []:
@@ -31,6 +35,16 @@ def _entries(session: str, raw: Any) -> list[Entry]:
             )
         )  # fmt: skip
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntry:
+    """An entry to append. ``turn_id`` without a turn is an id of the entry itself, if the caller may come again."""
+
+    kind: EntryKind
+    data: dict[str, Any]
+    turn: int = 0
+    turn_id: str = ""
 
 
 @dataclass(slots=True)
@@ -59,25 +73,38 @@ class Channel:
     async def append(
         self, user: str, session: str, kind: EntryKind, data: dict[str, Any], *, turn: int = 0, turn_id: str = ""
     ) -> int | None:
-        """Add one entry; returns its position, or None for a repeat of the same turn number and turn id.
+        """Add one entry; returns its position, or None for a repeat. See :meth:`append_all`."""
+        [position] = await self.append_all(user, session, [NewEntry(kind, data, turn, turn_id)])
+        return position
 
-        Args:
-            turn_id: without a turn: an id of the entry itself, if the caller may come again with the same one.
+    async def append_all(self, user: str, session: str, entries: Sequence[NewEntry]) -> list[int | None]:
+        """Add entries in order, all of them or none; returns each one's position, None for a repeat.
+
+        A turn number that comes again with its turn id, or an entry id that comes again, is a repeat and adds nothing.
 
         Raises:
-            Conflict: that turn number was appended with another turn id.
+            Conflict: a turn number was appended with another turn id; nothing was added.
             NotFound: there is no such session.
         """
-        answer = await self._store.call(
-            "channel_append", user, session, str(kind), turn, turn_id or new_id(), json.dumps(data, ensure_ascii=False),
-            hint_ms=self._store.config.ring_ms,
-        )  # fmt: skip
+        if not entries:
+            return []
+        flat = [
+            text
+            for entry in entries
+            for text in (
+                str(entry.kind),
+                entry.turn,
+                entry.turn_id or new_id(),
+                json.dumps(entry.data, ensure_ascii=False),
+            )
+        ]
+        answer = await self._store.call("channel_append", user, session, *flat, hint_ms=self._store.config.ring_ms)
         if answer["r"] == "no_session":
             raise NotFound(f"there is no session {session}", field="session")
         if answer["r"] == "conflict":
-            raise Conflict(f"turn {turn} of session {session} is already {answer['known']}", field="turn")
+            raise Conflict(f"turn {answer['turn']} of session {session} is already {answer['known']}", field="turn")
         await self._bell.ring(rings_of(user, answer))
-        return int(answer["pos"]) if answer["r"] == "ok" else None
+        return [int(position) or None for position in answer["positions"]]
 
     async def claim(self, user: str, session: str, consumer: str, batch: int) -> Draining | None:
         """Take a cursor's lease with its next entries, or None when there is nothing for us to do."""
