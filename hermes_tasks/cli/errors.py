@@ -1,37 +1,15 @@
-"""Exit codes, and errors as one line on stderr."""
+"""Errors of commands as one line on stderr, and their exit codes."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import IntEnum
 
-from hermes_tasks.contracts.errors import Conflict, HermesTasksError, InvalidRequest, StoreUnavailable
+from hermes_tasks.contracts.errors import HermesTasksError
+from hermes_tasks.contracts.exits import ExitCode, exit_code
 
-
-class ExitCode(IntEnum):
-    """What the command line returns."""
-
-    OK = 0
-    FAILED = 1
-    USAGE = 2  # bad input: an option, a setting, an id
-    STORE_UNREACHABLE = 3
-    CONFLICT = 4  # already running on this home, a port already taken, an id already used
-    INTERRUPTED = 130
-
-
-def exit_code(error: HermesTasksError) -> ExitCode:
-    """The exit code of an error, by its class."""
-    match error:
-        case Conflict():
-            return ExitCode.CONFLICT
-        case InvalidRequest():
-            return ExitCode.USAGE
-        case StoreUnavailable():
-            return ExitCode.STORE_UNREACHABLE
-        case _:
-            return ExitCode.FAILED
+__all__ = ["ExitCode", "exit_code", "told_in_one_line"]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -40,10 +41,16 @@ def read(model: type[A], args: Mapping[str, Any]) -> A | ToolOutput:
 
 
 def schema(name: str, description: str, model: type[Arguments]) -> Mapping[str, Any]:
-    """The function schema that is offered."""
+    """The function schema that is offered. Read it; the parameters are shared by all callers."""
+    return {"name": name, "description": description, "parameters": _parameters(model)}
+
+
+@cache
+def _parameters(model: type[Arguments]) -> Mapping[str, Any]:
+    # Made once per model: pydantic takes two milliseconds for one, and every run asks for all of them.
     parameters = model.model_json_schema()
     parameters.pop("title", None)
     parameters.pop("description", None)
     for field in parameters.get("properties", {}).values():
         field.pop("title", None)
-    return {"name": name, "description": description, "parameters": parameters}
+    return parameters

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from hermes_tasks.contracts.errors import HermesTasksError, InvalidRequest
 from hermes_tasks.contracts.kinds import Queue
 from hermes_tasks.cron.firing import Firing
 from hermes_tasks.deploy import deploy_path
-from hermes_tasks.observe.logging import get_logger
+from hermes_tasks.observe.leaving import leave
 from hermes_tasks.runtime.beat import HermesScheduler, SystemEntry, run_celery_beat
 from hermes_tasks.runtime.bridge import LoopBridge
 from hermes_tasks.settings import Settings
 from hermes_tasks.store.jobs import Jobs
 from hermes_tasks.wiring.base import Base, make_base
-from hermes_tasks.wiring.start import begin
-
-_log = get_logger(__name__)
+from hermes_tasks.wiring.start import begin, not_started
 
 
 def system_entries(text: str) -> list[SystemEntry]:
@@ -53,7 +50,7 @@ async def open_beat(settings: Settings) -> tuple[Base, Firing, Jobs]:
     return base, Firing(base.jobs, base.clock, one_shot_grace_s=settings.cron.one_shot_grace_s), base.jobs
 
 
-def run_beat() -> None:
+def run_beat() -> NoReturn:
     """Run beat until it is told to stop; does not return."""
     settings = begin("beat")
     bridge = LoopBridge()
@@ -62,9 +59,9 @@ def run_beat() -> None:
         base, firing, jobs = bridge.run(open_beat(settings))
         entries = system_entries(deploy_path("beat/schedule.toml").read_text(encoding="utf-8"))
     except HermesTasksError as error:
-        _log.error("beat not started", reason=str(error))
-        sys.exit(1)
+        not_started("beat", error)
     HermesScheduler.compose(bridge, firing.fire_due, jobs.claim_slot, entries, base.bell)
     run_celery_beat(base.app)
     bridge.run(base.aclose())
     bridge.stop()
+    leave(0)

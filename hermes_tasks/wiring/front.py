@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+from typing import NoReturn
 
 from hermes_tasks.contracts.errors import HermesTasksError
 from hermes_tasks.cron.jobs import JobDesk
 from hermes_tasks.front.app import FrontServices, create_app
 from hermes_tasks.front.serving import serve
+from hermes_tasks.observe.leaving import leave
 from hermes_tasks.observe.logging import get_logger
 from hermes_tasks.settings import Settings
 from hermes_tasks.store.events import EventReader
-from hermes_tasks.wiring.start import begin
+from hermes_tasks.wiring.start import begin, not_started
 from hermes_tasks.wiring.worker import WorkerProcess, open_worker
 
 _log = get_logger(__name__)
@@ -66,11 +67,11 @@ async def _serve(settings: Settings) -> None:
         await worker.aclose()
 
 
-def run_front() -> None:
-    """Run the front until it is told to stop."""
+def run_front() -> NoReturn:
+    """Run the front until it is told to stop; does not return."""
     settings = begin("front")
     try:
         asyncio.run(_serve(settings))
     except HermesTasksError as error:
-        _log.error("front not started", reason=str(error))
-        sys.exit(1)
+        not_started("front", error)
+    leave(0)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from hermes_tasks.contracts.errors import HermesTasksError
 from hermes_tasks.contracts.kinds import Queue
 from hermes_tasks.contracts.models import ModelPort
 from hermes_tasks.delivery.inbox import InboxDelivery
 from hermes_tasks.memory.drain import Drainer, Render
+from hermes_tasks.observe.leaving import leave
 from hermes_tasks.observe.logging import get_logger
 from hermes_tasks.runtime.bridge import LoopBridge
 from hermes_tasks.runtime.roles import ROLES
@@ -23,7 +23,7 @@ from hermes_tasks.store.address import store_url
 from hermes_tasks.store.recovery import Recovery
 from hermes_tasks.store.renewer import Renewer
 from hermes_tasks.wiring.base import Base, ProcessBell, make_base, store_config
-from hermes_tasks.wiring.start import begin
+from hermes_tasks.wiring.start import begin, not_started
 
 if TYPE_CHECKING:
     from hermes_tasks.wiring.agents import Agents
@@ -121,7 +121,7 @@ def open_worker(
     return WorkerProcess(base, renewer, runs=runs, parts=parts)
 
 
-def run_worker(role: str, slots: int, *, parts: Parts | None = None, grace_s: float = GRACE_S) -> None:
+def run_worker(role: str, slots: int, *, parts: Parts | None = None, grace_s: float = GRACE_S) -> NoReturn:
     """Run one worker process until it is told to stop; does not return.
 
     Args:
@@ -144,8 +144,7 @@ def run_worker(role: str, slots: int, *, parts: Parts | None = None, grace_s: fl
     try:
         worker = bridge.run(compose())
     except HermesTasksError as error:
-        _log.error("worker not started", reason=str(error))
-        sys.exit(1)
+        not_started("worker", error)
     watchdog = Watchdog(bridge.loop, bridge.thread_id)
     watchdog.start()
     app = worker.base.app
@@ -158,4 +157,4 @@ def run_worker(role: str, slots: int, *, parts: Parts | None = None, grace_s: fl
     watchdog.stop()
     bridge.run(worker.aclose())
     bridge.stop()
-    sys.exit(code)
+    leave(code)
