@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, TypeVar, cast
+from urllib.parse import urlsplit
 
 import redis.asyncio as aredis
 from redis.asyncio.connection import AbstractConnection, SSLConnection
@@ -249,8 +250,14 @@ class Store:
             info = await self.redis.info()
             await self.redis.hsetnx("ht:meta", "layout", str(LAYOUT))
             layout = int(await self.redis.hget("ht:meta", "layout") or LAYOUT)
+        except AuthenticationError as error:
+            raise StoreUnavailable(
+                f"the store at {self._place()} refused our password ({error}); check store.url"
+            ) from None
         except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"cannot use the store: {error}") from None
+            raise StoreUnavailable(
+                f"cannot use the store at {self._place()} ({error}); start it (hermes-tasks up does) or check store.url"
+            ) from None
         if layout > LAYOUT:
             raise InvalidRequest(f"the store has record layout {layout}, this program knows {LAYOUT}: upgrade it first")
         warnings = []
@@ -261,6 +268,9 @@ class Store:
                 f"the store may evict records (maxmemory-policy {info['maxmemory_policy']}); set noeviction"
             )
         return warnings
+
+    def _place(self) -> str:
+        return urlsplit(self.url).netloc.rpartition("@")[2] or self.url.partition("?")[0]
 
     async def usage(self) -> float:
         """Share of the store's memory limit in use, 0 when it has none."""

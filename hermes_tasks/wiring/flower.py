@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import NoReturn
-from typing import Final
+from typing import Final, NoReturn
 
 from hermes_tasks.contracts.errors import HermesTasksError
 from hermes_tasks.observe.leaving import leave
 from hermes_tasks.store.home_files import read_secret
 from hermes_tasks.wiring.base import make_base
 from hermes_tasks.wiring.start import begin, not_started
+
 _CONNECTIONS: Final = 64
 
 
@@ -37,5 +37,5 @@ def run_flower() -> NoReturn:
             ]
         )  # fmt: skip
     except SystemExit as end:
-        leave(end.code if isinstance(end.code, int) else 1)
+        leave(end.code if isinstance(end.code, int) else end.code is not None)
     leave(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from hermes_tasks.contracts.errors import HermesTasksError, InvalidRequest
 from hermes_tasks.contracts.exits import exit_code

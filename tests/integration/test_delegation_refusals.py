@@ -128,6 +128,7 @@ async def test_a_child_that_delegates_is_refused_and_goes_on(store_url: str, tmp
         [child] = await children(one)
         assert (child.depth, child.spec["goal"], child.state) == (1, "child", RunState.COMPLETED)
         assert "delegate_task is not available to this run" in child.result["text"]
+        assert "delegation depth reached" in child.result["text"]
         [batch] = results(one.model.of(RunKind.TURN)[-1])
         [entry] = json.loads(batch)["results"]
         assert [(call["tool"], call["status"]) for call in entry["tool_trace"]] == [("delegate_task", "error")]

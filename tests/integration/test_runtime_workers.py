@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from hermes_tasks.contracts.exits import ExitCode
 from hermes_tasks.contracts.kinds import Queue, RunKind, RunState
 from hermes_tasks.contracts.memory import EntryKind
 from hermes_tasks.contracts.runs import NewRun
@@ -152,8 +153,8 @@ async def test_a_worker_without_a_store_says_so_and_ends(tmp_path: Path) -> None
         fleet = Fleet(tmp_path, server, model_port=1)
     with fleet:
         [worker, beat] = [*fleet.start("memory"), *fleet.start("beat")]
-        assert await asyncio.to_thread(worker.wait, 30) == 1
-        assert await asyncio.to_thread(beat.wait, 30) == 1
+        assert await asyncio.to_thread(worker.wait, 30) == ExitCode.STORE_UNREACHABLE
+        assert await asyncio.to_thread(beat.wait, 30) == ExitCode.STORE_UNREACHABLE
         for line in ("worker not started", "beat not started"):
             assert line in fleet.logs()
         assert "Traceback" not in fleet.logs()

@@ -76,4 +76,10 @@ def test_urls_that_cannot_be_are_refused(url: str) -> None:
 
 
 def test_ids_stay_one_segment_of_the_path() -> None:
-    assert segment("a/../b?c#d") == "a%2F..%2Fb%3Fc%23d"
+    assert segment("a b?c#d%2F") == "a%20b%3Fc%23d%252F"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/../b", "half a pair \ud800"])
+def test_what_no_record_can_be_named_is_not_found(name: str) -> None:
+    with pytest.raises(NotFound, match="an id is not empty"):
+        segment(name)

@@ -27,7 +27,7 @@ def child(**spec: str) -> MemoryRun:
 
 
 def strategy(*tools: dict[str, str]) -> ChildStrategy:
-    return ChildStrategy(lambda policy: tools if policy == POLICY else (), lambda user: Path("/work") / user)
+    return ChildStrategy(lambda policy: tools if policy == POLICY else (), lambda user: Path("/srv") / user)
 
 
 async def test_the_plan_is_the_goal_and_nothing_else() -> None:
@@ -35,7 +35,7 @@ async def test_the_plan_is_the_goal_and_nothing_else() -> None:
     assert plan.messages == ({"role": "user", "content": "Your task: find the port"},)
     assert plan.tools == (READ_FILE,)
     assert (plan.model, plan.policy) == ("small", POLICY)
-    assert "Your working directory is /work/ann." in plan.system
+    assert "Your working directory is /srv/ann." in plan.system
 
 
 async def test_what_it_must_know_stands_below_the_goal() -> None:
