@@ -77,7 +77,8 @@ def piped(runner: asyncio.Runner, client: Client, session: str, lines: Iterable[
                 print(json.dumps(turns, ensure_ascii=False) if as_json else conversation(turns), flush=True)
             case _:
                 answer = runner.run(client.ask(session, text))
-                print(_as_json(answer, session) if as_json else clean(answer.text), flush=True)
+                if as_json or answer.text:
+                    print(_as_json(answer, session) if as_json else clean(answer.text), flush=True)
                 if not answer.completed:
                     print(f"hermes-tasks: {unanswered(answer)}", file=sys.stderr)
                     return ExitCode.FAILED

@@ -70,6 +70,11 @@ class Operator:
         replies = self.base.app.control.ping(timeout=1.0)
         return sum(name.startswith(f"{role}-") for reply in replies for name in reply)
 
+    def unlogged_bytes(self) -> int:
+        """What the store has acknowledged and not yet written to its log."""
+        info = self.run(self.base.store.redis.info("persistence"))
+        return int(info["aof_buffer_length"])
+
     def now_ms(self) -> int:
         """The clock that the store's server on this machine uses."""
         return int(time.time() * 1000)  # noqa: TID251 - compared with the server's own clock

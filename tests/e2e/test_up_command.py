@@ -1,13 +1,9 @@
-"""The command line: what ``config`` prints, and how ``up`` refuses, in one line and with nothing started."""
+"""The command line: what ``config`` prints, and how ``up`` refuses a home, in one line and with nothing started."""
 
 from __future__ import annotations
 
 import json
 import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,33 +11,9 @@ from hermes_tasks.cli.errors import ExitCode
 from hermes_tasks.cli.home_lock import take_home
 from hermes_tasks.cli.processes import addresses, processes
 from hermes_tasks.deploy import launchers
-from hermes_tasks.observe.ports import free_port
 from hermes_tasks.settings import Settings
 from hermes_tasks.store.home_files import make_home
-
-
-def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_TASKS_", "OPENAI_"))}
-    return subprocess.run(
-        [sys.executable, "-m", "hermes_tasks.cli.app", *map(str, arguments)],
-        env={**environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def free_ports() -> dict[str, str]:
-    names = ("STORE", "FRONT", "FLOWER", "DEMO")
-    return {f"HERMES_TASKS_{name}__PORT": str(free_port()) for name in names}
-
-
-def refusal(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line it said."""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("hermes-tasks: ")
-    return line.removeprefix("hermes-tasks: ")
+from tests.e2e.commands import free_ports, refusal, run
 
 
 def test_config_prints_value_and_source_of_each_key(tmp_path):
@@ -67,13 +39,6 @@ def test_config_tells_every_fault_on_a_line_of_its_own(tmp_path):
     first, second = done.stderr.splitlines()
     assert first.endswith("did you mean HERMES_TASKS_LOG__LEVEL?")
     assert "log.level = 'loud'" in second
-
-
-def test_up_refuses_unknown_settings(tmp_path):
-    done = run("up", "--home", tmp_path / "home", HERMES_TASKS_FRONT__PROT="1")
-    assert done.returncode == ExitCode.USAGE
-    assert "did you mean HERMES_TASKS_FRONT__PORT?" in refusal(done)
-    assert not (tmp_path / "home").exists()
 
 
 def test_up_refuses_a_home_it_cannot_make(tmp_path):
@@ -102,25 +67,6 @@ def test_up_refuses_a_home_in_use(tmp_path):
     expected = f"Hermes Tasks already runs on {home.root} (pid {os.getpid()}); stop that one or use another --home"
     assert refusal(done) == expected
     assert not any(home.logs.iterdir())
-
-
-def test_up_refuses_a_taken_port(tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        done = run("up", "--home", tmp_path, **free_ports() | {"HERMES_TASKS_FRONT__PORT": str(port)})
-    assert done.returncode == ExitCode.CONFLICT
-    assert refusal(done) == f"port {port} on 127.0.0.1 is taken; stop what listens there or set front.port"
-    assert not any((tmp_path / "logs").iterdir())
-
-
-def test_up_refuses_a_store_that_is_away(tmp_path):
-    url = f"redis://:pass@127.0.0.1:{free_port()}/0"
-    done = run("up", "--home", tmp_path, HERMES_TASKS_STORE__URL=url, **free_ports())
-    assert done.returncode == ExitCode.STORE_UNREACHABLE
-    assert "store" in refusal(done)
-    assert "pass@" not in done.stderr
 
 
 def test_up_refuses_a_key_file_that_is_not_there(tmp_path):

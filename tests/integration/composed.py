@@ -129,7 +129,7 @@ class Process:
             record = await self.base.runs.get(user, run)
             return record if record.state.terminal else None
 
-        return await eventually(terminal, deadline, f"the end of run {run}")  # type: ignore[return-value]
+        return await eventually(terminal, deadline, f"the end of run {run}")
 
     async def turn(self, text: str, session: str = SESSION, **more: Any) -> RunRecord:
         """Post a message and wait for the end of its turn."""
@@ -140,7 +140,7 @@ class Process:
             record = await self.base.runs.get(user, run)
             return record if record.state is state else None
 
-        return await eventually(there, 10.0, f"run {run} to be {state}")  # type: ignore[return-value]
+        return await eventually(there, 10.0, f"run {run} to be {state}")
 
     async def history(self, session: str = SESSION) -> list[dict[str, Any]]:
         return await self.base.sessions.history(USER, session)

@@ -6,6 +6,8 @@ import asyncio
 import signal
 import subprocess
 import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from hermes_tasks.contracts.ids import derived_id
 from hermes_tasks.contracts.kinds import RunKind, RunState
 from hermes_tasks.contracts.runs import RunRecord
 from hermes_tasks.cron.schedule import Schedule
+from hermes_tasks.observe.ready import READY_VARIABLE, told_ready
 from hermes_tasks.testing.server import EmbeddedServer
 from hermes_tasks.testing.waiting import eventually
 from hermes_tasks.wiring.base import Base, make_base
@@ -35,11 +38,22 @@ async def crons(base: Base) -> list[RunRecord]:
     return [record for record in await base.runs.recent(USER) if record.kind is RunKind.CRON]
 
 
-async def ticking(base: Base, fleet: Fleet) -> None:
-    try:
-        await eventually(base.jobs.last_tick_ms, 30.0, "the first tick")
-    except AssertionError as error:
-        raise AssertionError(fleet.logs()) from error
+@asynccontextmanager
+async def beating(server: EmbeddedServer, root: Path, count: int) -> AsyncIterator[tuple[Base, Fleet]]:
+    """The records of a user, and that many beats that have ticked; they are ended in order."""
+    ready = root / "ready"
+    ready.mkdir()
+    with Fleet(root, server, model_port=1, extra={READY_VARIABLE: str(ready)}) as fleet:
+        async with aclosing(make_base(fleet.settings)) as base:
+            await base.users.add(USER)
+            beats = fleet.start("beat", count)
+            try:
+                await eventually(lambda: all(told_ready(ready, beat.pid) for beat in beats), 30.0, "all beats to tick")
+            except AssertionError as error:
+                raise AssertionError(fleet.logs()) from error
+            yield base, fleet
+            await ended(beats)
+            assert "Traceback" not in fleet.logs()
 
 
 async def ended(processes: list[subprocess.Popen[bytes]]) -> None:
@@ -55,11 +69,7 @@ async def ended(processes: list[subprocess.Popen[bytes]]) -> None:
 async def test_two_beats_fire_a_job_once_on_time_and_ring_a_system_entry_once(
     store_server: EmbeddedServer, store_url: str, tmp_path: Path
 ) -> None:
-    with Fleet(tmp_path, store_server, model_port=1) as fleet:
-        base = make_base(fleet.settings)
-        await base.users.add(USER)
-        beats = fleet.start("beat", 2)
-        await ticking(base, fleet)
+    async with beating(store_server, tmp_path, 2) as (base, fleet):
         at = await a_job(base, "digest", 2_000)
         assert await crons(base) == []
         [record] = await eventually(lambda: crons(base), 15.0, fleet.logs())
@@ -72,23 +82,15 @@ async def test_two_beats_fire_a_job_once_on_time_and_ring_a_system_entry_once(
         await eventually(lambda: client.llen("cron") == 1)
         assert client.llen("curator") == 1, "two beats, one doorbell for the hour's slot"
         client.close()
-        await ended(beats)
-        assert "Traceback" not in fleet.logs()
-        await base.aclose()
 
 
 async def test_beat_goes_on_when_the_store_was_away(tmp_path: Path) -> None:
-    with EmbeddedServer(tmp_path / "home") as server, Fleet(tmp_path, server, model_port=1) as fleet:
-        base = make_base(fleet.settings)
-        await base.users.add(USER)
-        beats = fleet.start("beat")
-        await ticking(base, fleet)
-        server.kill()
-        await eventually(lambda: "tick failed" in fleet.logs(), 20.0, fleet.logs())
-        assert fleet.alive("beat") == beats
-        server.start()
-        at = await a_job(base, "digest", 300)
-        [record] = await eventually(lambda: crons(base), 20.0, fleet.logs())
-        assert record.id == derived_id("fire", USER, "digest", at)
-        await ended(beats)
-        await base.aclose()
+    with EmbeddedServer(tmp_path / "home") as server:
+        async with beating(server, tmp_path, 1) as (base, fleet):
+            server.kill()
+            await eventually(lambda: "tick failed" in fleet.logs(), 20.0, fleet.logs())
+            assert len(fleet.alive("beat")) == 1
+            server.start()
+            at = await a_job(base, "digest", 300)
+            [record] = await eventually(lambda: crons(base), 20.0, fleet.logs())
+            assert record.id == derived_id("fire", USER, "digest", at)

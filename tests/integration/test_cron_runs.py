@@ -63,6 +63,18 @@ async def test_a_fire_runs_its_prompt_and_its_answer_arrives_once(store_url: str
         assert (slot["state"], slot["run"]) == ("completed", run)
 
 
+async def test_a_delivery_that_is_not_there_or_not_the_users_is_nothing(store_url: str, tmp_path: Path) -> None:
+    async with process(store_url, tmp_path, lambda _: said("all quiet"), keeps=("deliver",)) as one:
+        await one.base.users.add("bob")
+        run = await fired(one)
+        await one.ended(run)
+        await one.worker.deliver("bob", run)
+        await one.worker.deliver(USER, "no-such-delivery")
+        assert await one.base.jobs.mail("bob") == await mail_of(one) == []
+        await one.worker.deliver(USER, run)
+        assert [mail["text"] for mail in await mail_of(one)] == ["all quiet"]
+
+
 async def test_a_job_has_its_tools_and_neither_memory_nor_delegation(store_url: str, tmp_path: Path) -> None:
     def rule(request: ModelRequest) -> ModelStep:
         if results(request):

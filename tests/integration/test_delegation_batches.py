@@ -79,9 +79,9 @@ async def test_results_come_in_task_order_whatever_ends_first(store_url: str, tm
     async with process(store_url, tmp_path, delegating(tasks(*goals), children=gate)) as one:
         run = await one.say("three words")
         for goal in reversed(goals):
-            await eventually(lambda goal=goal: goal in gate.inside)  # type: ignore[misc]
+            await eventually(lambda goal=goal: goal in gate.inside)
             gate.let_go(goal)
-            await eventually(lambda goal=goal: goal not in gate.inside)  # type: ignore[misc]
+            await eventually(lambda goal=goal: goal not in gate.inside)
         assert (await one.ended(run)).state is RunState.COMPLETED
         [batch] = told(one)
         assert [(entry["task_index"], entry["goal"], entry["summary"]) for entry in batch] == [

@@ -1,4 +1,4 @@
-"""Reviews: after every committed turn, once, over the whole turn; seen by nobody, and without power over anything else."""
+"""Reviews: after every committed turn, once, over the whole turn; seen by nobody, with power over memory only."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -73,22 +75,23 @@ async def stopped(process: subprocess.Popen[bytes]) -> tuple[int, float]:
     return code, time.monotonic() - began
 
 
-async def opened(fleet: Fleet) -> Base:
-    """The records, with a user and a session; this process may claim as well."""
-    renewer = Renewer(fleet.server.url, store_config(fleet.settings))
-    renewer.start()
-    base = make_base(fleet.settings, renewer=renewer)
-    await base.users.add(USER)
-    await base.sessions.open(USER, SESSION)
-    return base
+@asynccontextmanager
+async def opened(server: EmbeddedServer, root: Path, model_port: int = 1) -> AsyncIterator[tuple[Fleet, Base]]:
+    """A fleet without processes, and its records with a user and a session; the test may claim as well."""
+    with Fleet(root, server, model_port) as fleet:
+        renewer = Renewer(server.url, store_config(fleet.settings))
+        renewer.start()
+        async with aclosing(make_base(fleet.settings, renewer=renewer)) as base:
+            await base.users.add(USER)
+            await base.sessions.open(USER, SESSION)
+            yield fleet, base
 
 
 async def test_a_memory_worker_refuses_pickle_drains_and_stops_in_order(
     store_server: EmbeddedServer, store_url: str, tmp_path: Path
 ) -> None:
     made = tmp_path / "made-by-pickle"
-    with Fleet(tmp_path, store_server, model_port=1) as fleet:
-        base = await opened(fleet)
+    async with opened(store_server, tmp_path) as (fleet, base):
         publish_pickle(store_server.broker_url, Queue.MEMORY, made)
         for number in range(ENTRIES):
             data = {"user": f"word {number} " * 100, "assistant": "yes " * 400, "origin": "user"}
@@ -112,7 +115,6 @@ async def test_a_memory_worker_refuses_pickle_drains_and_stops_in_order(
         if done < last:
             draining = await base.channel.claim(USER, SESSION, BUILTIN, 1)
             assert draining is not None, "another worker can go on at once"
-        await base.aclose()
 
 
 async def applied(base: Base) -> int:
@@ -124,9 +126,7 @@ async def test_a_worker_with_a_run_in_hand_gives_it_back_and_stops(
 ) -> None:
     """The model does not answer; the run is cut off, queued again without a counted attempt, and rung for."""
     with ModelServer.threaded(lambda _: Reply(text="late", delay=60.0)) as model:
-        fleet = Fleet(tmp_path, store_server, model_port=model.port)
-        with fleet:
-            base = await opened(fleet)
+        async with opened(store_server, tmp_path, model.port) as (fleet, base):
             spec = {"job": "j1", "name": "digest", "prompt": "what is new", "slot": 1}
             policy = policies(fleet.settings)["cron"]
             await base.runs.create(NewRun(id="f1", kind=RunKind.CRON, user=USER, spec=spec, policy=policy))
@@ -145,7 +145,6 @@ async def test_a_worker_with_a_run_in_hand_gives_it_back_and_stops(
             assert (fields["state"], fields["holder"], fields.get("attempts", "0")) == ("queued", "", "0")
             journal = await base.runs.claim(USER, "f1")
             assert journal is not None, "another worker can go on at once"
-            await base.aclose()
 
 
 async def test_a_worker_without_a_store_says_so_and_ends(tmp_path: Path) -> None:

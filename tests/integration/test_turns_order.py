@@ -44,7 +44,7 @@ async def test_two_messages_at_once_through_two_entry_points_are_answered_in_ord
         assert (await two.base.runs.recent(USER))[0].id == first, "no run exists for a message that waits"
         second_is_there.set()
         for run in (first, second, third):
-            record = await eventually(lambda run=run: finished(two, run))  # type: ignore[misc]
+            record = await eventually(lambda run=run: finished(two, run))
             assert record.state is RunState.COMPLETED
         turns = await one.history()
         assert [turn["user"] for turn in turns] == ["first: add milk", "second: add eggs", "third: add tea"]

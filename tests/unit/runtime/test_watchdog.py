@@ -58,7 +58,7 @@ def test_a_loop_that_moves_is_not_reported(bridge: LoopBridge) -> None:
         asked.append(1)
         return call_soon(function, *args)
 
-    bridge.loop.call_soon_threadsafe = counting  # type: ignore[method-assign, assignment]
+    bridge.loop.call_soon_threadsafe = counting
     with capture_logs() as lines:
         watchdog.start()
         wait_until(lambda: len(asked) > 3)
