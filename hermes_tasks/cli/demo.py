@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from hermes_tasks.cli.errors import ExitCode, told_in_one_line
+from hermes_tasks.cli.interrupts import stop_on_signals
 
 if TYPE_CHECKING:
     from hermes_tasks.cli.supervise import Stack
@@ -40,6 +41,7 @@ def demo(
     from hermes_tasks.cli.supervise import Stack
     from hermes_tasks.settings import load
 
+    stop_on_signals()
     began = time.monotonic()
     show = Show()
     with tempfile.TemporaryDirectory(prefix="hermes-tasks-demo-") as home, told_in_one_line():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from hermes_tasks.cli.errors import ExitCode, told_in_one_line
+from hermes_tasks.cli.interrupts import stop_on_signals
 from hermes_tasks.cli.options import ConfigOption, HomeOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import FrameType
 
     from hermes_tasks.cli.supervise import Stack
     from hermes_tasks.settings import Settings
@@ -62,7 +61,7 @@ def serve(stack: Stack, addresses: Sequence[tuple[str, str]], prepare: Callable[
     Raises:
         InvalidRequest, Retryable: it cannot start, or the supervisor died; nothing is left running.
     """
-    _stop_on_signals()
+    stop_on_signals()
     try:
         _look_after(stack, addresses, prepare)
     except KeyboardInterrupt:
@@ -106,16 +105,3 @@ def check_external_store(settings: Settings) -> list[str]:
             await store.aclose()
 
     return asyncio.run(check())
-
-
-def _stop_on_signals() -> None:
-    """The first SIGINT, SIGTERM or SIGHUP becomes a KeyboardInterrupt; later ones do not disturb the stopping."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        for number in numbers:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    for number in numbers:
-        signal.signal(number, interrupt)

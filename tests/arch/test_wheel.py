@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tomllib
@@ -12,24 +11,12 @@ from pathlib import Path
 import pytest
 
 import hermes_tasks
-from tests.arch.tree import ROOT, files, named
+from tests.arch.tree import ROOT, build_wheel, files, named
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built without a network: the build tool is part of the developer tools."""
-    out = tmp_path_factory.mktemp("wheel")
-    built = subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)],
-        env={**os.environ, "PIP_NO_INDEX": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
-    (found,) = out.glob("*.whl")
-    return found
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,11 @@
-"""What belongs to the repository, for the tests that read it."""
+"""What belongs to the repository, and the wheel that is built of it, for the tests that read them."""
 
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -36,6 +38,21 @@ def texts() -> dict[str, str]:
         data = path.read_bytes()
         if b"\0" not in data:
             found[named(path)] = data.decode()
+    return found
+
+
+def build_wheel(out: Path) -> Path:
+    """The wheel, built into ``out`` without a network: the build tool is part of the developer tools."""
+    built = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)],
+        env={**os.environ, "PIP_NO_INDEX": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    (found,) = out.glob("*.whl")
     return found
 
 

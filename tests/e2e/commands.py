@@ -101,8 +101,9 @@ class Up:
             said.append(line)
             if line.strip() == CTRL_C_SAID:
                 return self
-            what, _, where = line.strip().partition(" ")
-            self.addresses[what] = where.strip()
+            if line.strip() != "starting …":
+                what, _, where = line.strip().partition(" ")
+                self.addresses[what] = where.strip()
         self.process.wait()
         raise AssertionError(f"up ended (exit code {self.process.returncode}): {said} {self.errors.read_text()}")
 
