@@ -3,7 +3,7 @@
 Separate because drains are short and their order is promised: they must not queue behind work that lasts minutes.
 """
 
-SLOTS = 16  # channels being drained at once; a quarter of them may be inside one provider
+SLOTS = 64  # channels being drained at once; a slot only waits, and a session waits for nobody but itself
 PROCESSES = 2  # the second takes over when one is killed
 
 if __name__ == "__main__":
