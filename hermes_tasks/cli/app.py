@@ -24,7 +24,7 @@ app = typer.Typer(
     help=(
         "The background work of a personal agent, for thousands of users, on Celery and Redis.\n\n"
         "Begin with hermes-tasks demo, or hermes-tasks up and hermes-tasks chat in another terminal.\n\n"
-        "Exit codes: 0 done, 1 failed, 2 bad input, 3 store unreachable, 4 already running or taken."
+        "Exit codes: 0 done, 1 failed, 2 bad input, 3 store unreachable, 4 already running or taken, 130 interrupted."
     ),
     no_args_is_help=True,
     add_completion=False,
