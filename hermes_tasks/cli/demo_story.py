@@ -15,6 +15,7 @@ from hermes_tasks.client import Client
 from hermes_tasks.contracts.clock import SystemClock
 from hermes_tasks.contracts.errors import Retryable
 from hermes_tasks.contracts.events import EventType
+from hermes_tasks.observe.ports import local_url
 from hermes_tasks.wiring.admin import ensure_user, open_admin
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _JOB_IN_S: Final = 10
 async def play(settings: Settings, show: Show) -> Facts:
     """Play it; returns when everything that was owed has happened, or 40 s have passed."""
     facts = Facts()
-    url = f"http://{settings.front.host}:{settings.front.port}"
+    url = local_url(settings.front.host, settings.front.port)
     mine = _key(await ensure_user(settings, "me"))
     theirs = _key(await ensure_user(settings, "guest"))
     async with Client(url, mine) as me, Client(url, theirs) as guest, open_admin(settings) as admin:

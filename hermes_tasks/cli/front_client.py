@@ -45,8 +45,9 @@ def open_client(home: Path | None, config: Path | None, url: str | None, key_fil
 
 def front_url(settings: Settings) -> str:
     """Where the front of these settings is reached from this machine."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.front.host, settings.front.host)  # noqa: S104 - compared
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.front.port}"
+    from hermes_tasks.observe.ports import local_url
+
+    return local_url(settings.front.host, settings.front.port)
 
 
 def with_client(client: Client, call: Callable[[Client], Awaitable[T]]) -> T:

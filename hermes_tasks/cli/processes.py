@@ -11,6 +11,7 @@ from typing import Final
 
 from hermes_tasks.cli.probes import http_ok, listening
 from hermes_tasks.deploy import deploy_path, launchers
+from hermes_tasks.observe.ports import local_url, reachable
 from hermes_tasks.settings import Settings
 from hermes_tasks.store import embedded
 from hermes_tasks.store.home_files import read_secret
@@ -85,9 +86,9 @@ def addresses(settings: Settings) -> list[tuple[str, str]]:
     """What a person wants to know once it runs, as (what, where)."""
     front, flower = settings.front, settings.flower
     key = settings.paths.user_key(OWNER)
-    found = [("front", f"http://{_reachable(front.host)}:{front.port}  bearer key of user {OWNER} in {key}")]
+    found = [("front", f"{local_url(front.host, front.port)}  bearer key of user {OWNER} in {key}")]
     if flower.enabled:
-        where = f"http://{_reachable(flower.host)}:{flower.port}"
+        where = local_url(flower.host, flower.port)
         found.append(("flower", f"{where}  user {flower.user}, password in {settings.flower_password_file}"))
     model = settings.models["default"]
     found.append(
@@ -157,7 +158,7 @@ def _front(settings: Settings, needed: tuple[str, ...]) -> Process:
         command=(*_PYTHON, "-m", "hermes_tasks.cli.app", "front"),
         depends=needed,
         listens=Listens(host, port, "front.port"),
-        ready=lambda: http_ok(_reachable(host), port, "/healthz"),
+        ready=lambda: http_ok(reachable(host), port, "/healthz"),
     )
 
 
@@ -168,10 +169,5 @@ def _flower(settings: Settings, needed: tuple[str, ...]) -> Process:
         command=(*_PYTHON, "-m", "hermes_tasks.cli.app", "flower"),
         depends=needed,
         listens=Listens(host, port, "flower.port"),
-        ready=lambda: listening(_reachable(host), port),
+        ready=lambda: listening(reachable(host), port),
     )
-
-
-def _reachable(host: str) -> str:
-    """An address to connect to for one that is listened on."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound

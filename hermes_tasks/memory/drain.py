@@ -110,7 +110,7 @@ class Drainer:
         return [document for document in made if document is not None]
 
     async def _apply(self, draining: Draining, documents: list[str], more: int) -> bool:
-        """Applied while the store is away as well: letting go would leave a lease that is renewed by nobody's work."""
+        """Goes on asking while the store is away. The lease is not renewed then: whoever takes it over is right."""
         while True:
             try:
                 return await self._channel.apply(draining, documents, more)

@@ -54,3 +54,14 @@ def free_port(host: str = "127.0.0.1") -> int:
             continue
         return port
     raise Conflict(f"no free port found on {host} after {_TRIES} tries; stop some servers")
+
+
+def reachable(host: str) -> str:
+    """An address to connect to from this machine, for one that is listened on."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+
+
+def local_url(host: str, port: int) -> str:
+    """Where a page that listens there is reached from this machine."""
+    name = reachable(host)
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}"
