@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hermes_tasks.client import Client
     from hermes_tasks.settings import Settings
 
-#: The user that ``up`` makes.
+#: The user that ``up`` makes, for whoever runs it.
 ME: Final = "me"
 UrlOption = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="Address of the front. Default: from the settings.")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from hermes_tasks.cli.front_client import ME
 from hermes_tasks.cli.probes import http_ok, listening
 from hermes_tasks.deploy import deploy_path, launchers
 from hermes_tasks.observe.ports import local_url, reachable
@@ -16,8 +17,6 @@ from hermes_tasks.settings import Settings
 from hermes_tasks.store import embedded
 from hermes_tasks.store.home_files import read_secret
 
-#: The user that ``up`` makes, for whoever runs it.
-OWNER: Final = "me"
 #: ``-P``: the working directory is not on the import path, whatever lies in it.
 _PYTHON: Final = (sys.executable, "-P")
 
@@ -85,8 +84,8 @@ def processes(settings: Settings) -> tuple[Process, ...]:
 def addresses(settings: Settings) -> list[tuple[str, str]]:
     """What a person wants to know once it runs, as (what, where)."""
     front, flower = settings.front, settings.flower
-    key = settings.paths.user_key(OWNER)
-    found = [("front", f"{local_url(front.host, front.port)}  bearer key of user {OWNER} in {key}")]
+    key = settings.paths.user_key(ME)
+    found = [("front", f"{local_url(front.host, front.port)}  bearer key of user {ME} in {key}")]
     if flower.enabled:
         where = local_url(flower.host, flower.port)
         found.append(("flower", f"{where}  user {flower.user}, password in {settings.flower_password_file}"))

@@ -37,7 +37,8 @@ def up(
 
       OPENAI_API_KEY=sk-… hermes-tasks up --home ./home
     """
-    from hermes_tasks.cli.processes import OWNER, addresses, processes
+    from hermes_tasks.cli.front_client import ME
+    from hermes_tasks.cli.processes import addresses, processes
     from hermes_tasks.cli.supervise import Stack
     from hermes_tasks.settings import load
     from hermes_tasks.wiring.admin import ensure_user
@@ -51,7 +52,7 @@ def up(
         for warning in check_external_store(settings):
             print(f"warning: {warning}", file=sys.stderr)
         stack = Stack(settings, processes(settings), ready_s=ready_s)
-        code = serve(stack, addresses(settings), lambda: asyncio.run(ensure_user(settings, OWNER)))
+        code = serve(stack, addresses(settings), lambda: asyncio.run(ensure_user(settings, ME)))
     raise SystemExit(code)
 
 
