@@ -226,7 +226,7 @@ async def our_joins(base: Base) -> list[float]:
         ]  # fmt: skip
         guard = Guard("u0", posted.begun, journal.attempt, journal.lease.holder, 1)
         began = time.perf_counter()
-        await base.runs.create_batch(guard, StartedStep(calls=(0,), batch=batch), 0, children)
+        await base.runs.create_batch(guard, StartedStep(calls=(0,), batch=batch), batch, 0, children)
         await joined(base, session)
         times.append(time.perf_counter() - began)
         await base.runs.cancel("u0", posted.begun)

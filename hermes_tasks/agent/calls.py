@@ -50,6 +50,7 @@ class Calls:
         fit: makes a result safe and short enough for the model: (key within the run, text) to text.
         tell: hands a note to the watchers.
         sleep: waits that many seconds.
+        context_left: tokens that still fit into the run's context.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Calls:
         fit: Fit,
         tell: Tell,
         sleep: Sleep,
+        context_left: Callable[[], int],
     ) -> None:
         self._journal = journal
         self._policy = policy
@@ -69,6 +71,7 @@ class Calls:
         self._fit = fit
         self._tell = tell
         self._sleep = sleep
+        self._context_left = context_left
         self._running: list[str] = []
 
     async def settle(self, progress: Progress) -> bool:
@@ -172,7 +175,8 @@ class Calls:
             text = f"{call.name} is no longer offered, so the results of batch {batch} cannot be read here"
             await self._finish(index, number, call.name, ToolOutput(text, error=True))
             return
-        output = await self._guarded(call.name, resolved.tool.collect(self._now(), batch))
+        context = replace(self._now(), context_left=self._context_left())
+        output = await self._guarded(call.name, resolved.tool.collect(context, batch))
         if output is not None:
             await self._finish(index, number, call.name, output, whole=True)
 

@@ -100,7 +100,9 @@ class _Run:
         self._notes = notes
         self._around = around
         self._asker = Asker(journal, plan, model, around.sleep)
-        self._calls = Calls(journal, plan.policy, registry, context, self._fit, self._tell, around.sleep)
+        self._calls = Calls(
+            journal, plan.policy, registry, context, self._fit, self._tell, around.sleep, self._context_left
+        )
         self._streaming: TextStream | None = None
 
     async def go(self) -> Outcome:
@@ -178,6 +180,9 @@ class _Run:
     @property
     def _window(self) -> int:
         return self._model.context_tokens(self._plan.model)
+
+    def _context_left(self) -> int:
+        return max(0, self._window - next_request_tokens(self._plan, self._journal.steps))
 
     async def _tell_of_restart(self) -> None:
         """Tell watchers to drop what an earlier holder may have streamed of an answer that was never stored."""

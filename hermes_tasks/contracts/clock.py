@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
+from zoneinfo import ZoneInfo
 
 
 class Clock(Protocol):
@@ -39,3 +40,14 @@ def to_ms(moment: datetime) -> int:
 def from_ms(value: int) -> datetime:
     """The aware UTC moment of a stored time."""
     return datetime.fromtimestamp(value / 1000, UTC)
+
+
+def day_in(zone: str, moment: datetime) -> str:
+    """The calendar day of that moment in an IANA zone, as ``YYYY-MM-DD``."""
+    return moment.astimezone(ZoneInfo(zone)).date().isoformat()
+
+
+def next_day(zone: str, moment: datetime) -> datetime:
+    """When the next calendar day begins there, as an aware moment in that zone."""
+    tomorrow = moment.astimezone(ZoneInfo(zone)).date() + timedelta(days=1)
+    return datetime(tomorrow.year, tomorrow.month, tomorrow.day, tzinfo=ZoneInfo(zone))

@@ -17,6 +17,7 @@ class EventType(StrEnum):
     CHILD_STARTED = "child.started"  # {run, batch, index, attempt}
     CHILD_TOOL = "child.tool"  # {run, batch, index, name}
     CHILD_ENDED = "child.ended"  # {run, batch, index, status}
+    BATCH_DETACHED = "batch.detached"  # {run, batch}: nobody waits for it any more, its results come as a turn
     BATCH_JOINED = "batch.joined"  # {run, batch}
     TURN_ENDED = "turn.ended"  # {turn, run, state, exit_reason, text, usage}
     NOTICE = "notice"  # {text}

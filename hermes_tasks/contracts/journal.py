@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from hermes_tasks.contracts.runs import Outcome, RunRecord
+from hermes_tasks.contracts.runs import Outcome, OverBudget, Pause, RunRecord
 from hermes_tasks.contracts.steps import ModelStep, StartedStep, SummaryStep, ToolStep
 from hermes_tasks.contracts.tools import Slot
 
@@ -62,6 +62,23 @@ class Journal(Protocol):
         """Store the run as ``waiting`` and give the lease back.
 
         Returns False when nothing is pending any more: the caller goes on with the joined results.
+        """
+        ...
+
+    async def reserve(self, tokens: int, day_limit: int) -> OverBudget | None:
+        """Set tokens of the user's day aside for the next model call; settled when its answer is appended.
+
+        A second call reserves the same anew, not more.
+
+        Args:
+            day_limit: tokens that the user may use in one day of the user's own zone.
+        """
+        ...
+
+    async def pause(self, pause: Pause) -> None:
+        """Store the run as ``waiting`` for a while and give lease and window place back: no slot is held.
+
+        A second call after a broken reply changes nothing.
         """
         ...
 

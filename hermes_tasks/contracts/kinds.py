@@ -53,6 +53,15 @@ class ExitReason(StrEnum):
     RECORD_DAMAGED = "record_damaged"  # the store came back without steps that we know were written
 
 
+class WaitReason(StrEnum):
+    """Why a run is paused: what it waits for beside its own batches."""
+
+    PERMIT = "permit"  # all concurrent calls its model's provider allows are in use
+    RATE = "rate"  # the provider's rate limit, or the pause it asked for
+    BACKOFF = "backoff"  # the model failed just now
+    BUDGET = "budget"  # the user's tokens of the day are used up
+
+
 class Queue(StrEnum):
     """The Celery queues. Each is served by exactly one worker role."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hermes_tasks.contracts.kinds import ExitReason, RunKind, RunState
+from hermes_tasks.contracts.kinds import ExitReason, RunKind, RunState, WaitReason
 from hermes_tasks.contracts.steps import Usage
 
 
@@ -21,6 +23,7 @@ class Policy(BaseModel):
         toolsets: names of the toolsets whose tools are offered *and* accepted.
         memory: ``none``, ``read`` (the blocks are in its prompt) or ``write`` (the tool as well).
         model: name under ``models`` in the settings.
+        refusals: why a toolset is missing, by toolset; told when one of its tools is called all the same.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -32,6 +35,7 @@ class Policy(BaseModel):
     toolsets: tuple[str, ...] = ()
     memory: str = "none"
     model: str = "default"
+    refusals: dict[str, str] = Field(default_factory=dict)
 
 
 class NewRun(BaseModel):
@@ -54,8 +58,10 @@ class NewRun(BaseModel):
 class RunRecord(BaseModel):
     """The stored record, without its steps. Times are milliseconds since the epoch, 0 = not yet.
 
-    ``worker`` is the process (host:pid) that claimed it last. ``turn``, ``generation`` and ``opening`` (the model's
-    copy of the user's message) are set for turns only.
+    ``worker`` is the process (host:pid) that claimed it last. ``below`` is what the runs it started have used.
+    ``failures`` counts model calls that failed in a row. A paused run waits until ``wake``, for the reason ``why``
+    (see :class:`WaitReason`) that holds ``since`` then. ``zone`` is the user's at the claim.
+    ``turn``, ``generation`` and ``opening`` (the model's copy of the user's message) are set for turns only.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -81,6 +87,13 @@ class RunRecord(BaseModel):
     spec: dict[str, Any] = Field(default_factory=dict)
     policy: Policy
     usage: Usage = Usage()
+    below: Usage = Usage()
+    failures: int = 0
+    wake: int = 0
+    why: str = ""
+    detail: str = ""
+    since: int = 0
+    zone: str = "UTC"
     worker: str = ""
     turn: int = 0
     generation: int = 1
@@ -92,6 +105,37 @@ class RunRecord(BaseModel):
     def duration_s(self) -> float:
         """Seconds from first start to end; 0 while it has not ended or never started."""
         return max(0, self.ended - self.started) / 1000 if self.ended and self.started else 0.0
+
+
+class Pause(BaseModel):
+    """A wait that holds no slot: the run is stored as ``waiting`` until its moment, or until somebody wakes it.
+
+    Attributes:
+        detail: for whoever asks why: the model's name, the time of the budget's reset.
+        wait_s: at most this long; then the run is queued again and looks again.
+        failures: model calls that failed in a row until now.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    why: WaitReason
+    detail: str = ""
+    wait_s: float = Field(gt=0)
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OverBudget:
+    """The user's tokens of the day do not suffice for the next call.
+
+    Attributes:
+        used: tokens of the day that are used or set aside for other runs.
+        resets: when the user's next day begins, in the user's zone.
+    """
+
+    used: int
+    limit: int
+    resets: datetime
 
 
 class Outcome(BaseModel):

@@ -26,19 +26,27 @@ class ToolCall(_Step):
 
 
 class Usage(_Step):
-    """Tokens of one or more model calls."""
+    """Tokens and money of one or more model calls.
+
+    Attributes:
+        cost_micro: millionths of the currency in which the models' prices are set.
+        unpriced_calls: calls of models without a price; the cost of those is not in ``cost_micro``.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     calls: int = 0
+    cost_micro: int = 0
+    unpriced_calls: int = 0
+
+    @property
+    def cost(self) -> float | None:
+        """The money, or None when any call's price is unknown."""
+        return None if self.unpriced_calls else self.cost_micro / 1_000_000
 
     def plus(self, other: Usage) -> Usage:
         """The sum of both."""
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            calls=self.calls + other.calls,
-        )
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in type(self).model_fields})
 
 
 class ModelStep(_Step):

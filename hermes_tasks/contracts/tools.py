@@ -27,12 +27,14 @@ class ToolContext:
         run: the record of the calling run (user, session, depth, policy).
         workspace: the user's own directory; tools that touch files stay inside it.
         seconds_left: until the run's deadline when the call began.
+        context_left: tokens that still fit into the run's context; None = not known.
         turn_failures: a counter tools may use to notice a loop of failing calls within this run.
     """
 
     run: RunRecord
     workspace: Path
     seconds_left: float
+    context_left: int | None = None
     turn_failures: dict[str, int] = field(default_factory=dict)
 
 

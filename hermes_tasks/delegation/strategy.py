@@ -12,6 +12,7 @@ from hermes_tasks.contracts.kinds import RunKind
 from hermes_tasks.contracts.runs import Outcome, Policy
 from hermes_tasks.contracts.strategy import Event, Plan
 from hermes_tasks.contracts.tools import ProgressNote
+from hermes_tasks.delegation.grant import DELEGATION, FLAT, Nesting
 
 _FRAME: Final = (
     "You are a sub-agent. Another agent gave you one task and waits for the result; nobody can answer questions. "
@@ -26,14 +27,16 @@ class ChildStrategy:
     Args:
         offered: the schemas of the tools a policy grants.
         workspace: the user's directory.
+        nesting: how deep sub-agents may start sub-agents.
     """
 
     kind = RunKind.CHILD
 
     def __init__(
-        self, offered: Callable[[Policy], Sequence[Mapping[str, Any]]], workspace: Callable[[str], Path]
-    ) -> None:
-        self._offered, self._workspace = offered, workspace
+        self, offered: Callable[[Policy], Sequence[Mapping[str, Any]]], workspace: Callable[[str], Path],
+        nesting: Nesting = FLAT,
+    ) -> None:  # fmt: skip
+        self._offered, self._workspace, self._nesting = offered, workspace, nesting
 
     async def prepare(self, journal: Journal) -> Plan:
         """The plan: the goal as the opening message, no history, no memory."""
@@ -42,12 +45,29 @@ class ChildStrategy:
         opening = f"Your task: {record.spec['goal']}"
         if context:
             opening += f"\n\nWhat you must know:\n{context}"
+        if notes := record.spec.get("notes"):
+            opening += "\n\n" + "\n".join(f"[{note}]" for note in notes)
         tools = tuple(self._offered(record.policy))
-        system = f"{_FRAME}\nYour working directory is {self._workspace(record.user)}." if tools else _FRAME
+        parts = [_FRAME]
+        if DELEGATION in record.policy.toolsets:
+            parts.append(self._orchestrating(record.depth))
+        if tools:
+            parts.append(f"Your working directory is {self._workspace(record.user)}.")
+        system = "\n".join(parts)
         return Plan(
             system=system, messages=({"role": "user", "content": opening},), policy=record.policy,
             model=record.policy.model, tools=tools,
         )  # fmt: skip
+
+    def _orchestrating(self, depth: int) -> str:
+        deeper = self._nesting.refusal(depth + 1)
+        below = (
+            "cannot delegate in their turn" if deeper else "may delegate in their turn if you make them orchestrators"
+        )
+        return (
+            "You may hand parts of your task to sub-agents of your own with delegate_task. You are at depth "
+            f"{depth} of {self._nesting.max_depth}; your sub-agents {below}."
+        )
 
     def events(self, journal: Journal, note: ProgressNote) -> Sequence[Event]:
         """Tool calls are told to the session that waits; a child's text is not part of its conversation."""

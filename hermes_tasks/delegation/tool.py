@@ -2,120 +2,149 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from hermes_tasks.contracts.errors import InvalidRequest
 from hermes_tasks.contracts.ids import derived_id
 from hermes_tasks.contracts.kinds import RunKind
 from hermes_tasks.contracts.runs import NewRun, Policy, RunRecord
 from hermes_tasks.contracts.tools import Slot, ToolContext, ToolOutput
-from hermes_tasks.delegation.request import Task, read_tasks
-from hermes_tasks.delegation.results import Ended, batch_result
-from hermes_tasks.safety.masking import mask_secrets
+from hermes_tasks.delegation.grant import DELEGATION, FLAT, Nesting, grant, grantable
+from hermes_tasks.delegation.request import LEAF, ORCHESTRATOR, Request, Task, read_request
+from hermes_tasks.delegation.results import BatchResults, handle
 from hermes_tasks.store.runs import Runs
+
+_STARTED: Final = "They work in the background."
+_TOO_LONG: Final = "They have not finished yet and go on in the background."
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a call may ask for.
+
+    Attributes:
+        max_tasks: tasks in one call; more are refused.
+        at_once: children of one parent that run at a time; the rest queue.
+        wait_s: so long the front agent waits for a batch, then it goes on with a handle.
+    """
+
+    max_tasks: int
+    at_once: int
+    wait_s: int
+    nesting: Nesting = FLAT
 
 
 class DelegateTask:
     """See :class:`hermes_tasks.contracts.tools.DeferredTool`.
 
     Args:
-        child_policy: the limits of every child.
-        max_tasks: tasks in one call; more are refused.
-        at_once: children of one parent that run at a time; the rest queue.
-        max_depth: a run this deep may not delegate.
-        max_summary_chars: of one child's answer in the result.
+        child_policy: the limits of every child, and all toolsets a child may have.
+        results: makes the text the parent reads.
     """
 
     name = "delegate_task"
-    toolset = "delegation"
+    toolset = DELEGATION
 
-    def __init__(
-        self,
-        runs: Runs,
-        child_policy: Policy,
-        *,
-        max_tasks: int,
-        at_once: int,
-        max_summary_chars: int,
-        max_depth: int = 1,
-    ) -> None:
-        self._runs, self._policy = runs, child_policy
-        self._max_tasks, self._at_once, self._max_depth = max_tasks, at_once, max_depth
-        self._max_summary_chars = max_summary_chars
+    def __init__(self, runs: Runs, child_policy: Policy, limits: Limits, results: BatchResults) -> None:
+        self._runs, self._policy, self._limits, self._results = runs, child_policy, limits, results
 
     def schema(self) -> Mapping[str, Any]:
         """The schema, with the limits that are in force now."""
-        task = {
-            "type": "object",
-            "properties": {
-                "goal": {"type": "string", "description": "What the sub-agent has to find out or do."},
-                "context": {"type": "string", "description": "All it must know; it sees nothing of this conversation."},
+        limits = self._limits
+        names = [name for name in self._policy.toolsets if name != "results"]
+        fields = {
+            "goal": {"type": "string", "description": "What the sub-agent has to find out or do."},
+            "context": {"type": "string", "description": "All it must know; it sees nothing of this conversation."},
+            "toolsets": {
+                "type": "array", "items": {"type": "string", "enum": names},
+                "description": "Only these of your toolsets; left out: all it may have.",
             },
-            "required": ["goal"],
-        }
-        toolsets = ", ".join(self._policy.toolsets)
+        }  # fmt: skip
+        if self._nested:
+            fields["role"] = {
+                "type": "string", "enum": [LEAF, ORCHESTRATOR],
+                "description": "orchestrator: may delegate parts of its task itself.",
+            }  # fmt: skip
+        task = {"type": "object", "properties": fields, "required": ["goal"]}
         return {
             "name": self.name,
             "description": (
                 "Hand work to sub-agents and wait for their results. Give goal (and context) for one, or tasks for "
-                f"several that do not depend on each other: up to {self._max_tasks} in a call, of which "
-                f"{self._at_once} run at a time. Each sub-agent starts with nothing but its goal and context, has the "
-                f"toolsets {toolsets} and up to {self._policy.iterations} steps, and cannot ask back. "
-                "Results come in task order; a failed one says why."
+                f"several that do not depend on each other: up to {limits.max_tasks} in a call, of which "
+                f"{limits.at_once} run at a time. Each sub-agent starts with nothing but its goal and context, has the "
+                f"toolsets {', '.join(names)} and up to {self._policy.iterations} steps, and cannot ask back. "
+                "Results come in task order; a failed one says why. With background, or when they take longer than "
+                f"{limits.wait_s} s, you get a handle at once and the results come as a message of their own. "
+                + self._depth_words()
             ),
             "parameters": {
                 "type": "object",
                 "properties": {
-                    "goal": {"type": "string", "description": "A single task."},
-                    "context": {"type": "string", "description": "Background for the single task."},
+                    **fields,
                     "tasks": {"type": "array", "items": task, "description": "Several tasks."},
+                    "background": {"type": "boolean", "description": "Go on without waiting for the results."},
                 },
             },
         }
 
+    @property
+    def _nested(self) -> bool:
+        nesting = self._limits.nesting
+        return nesting.orchestrators and nesting.max_depth > 1
+
+    def _depth_words(self) -> str:
+        if not self._nested:
+            return "Sub-agents cannot delegate."
+        return f"Orchestrators may delegate themselves, down to depth {self._limits.nesting.max_depth}."
+
     async def start(self, context: ToolContext, args: Mapping[str, Any], call: int, slot: Slot) -> ToolOutput | None:
         """Start the batch; an output instead says what was wrong, and nothing was started."""
         parent = context.run
-        if parent.depth >= self._max_depth:
-            text = f"delegation depth reached: this run is at depth {parent.depth}, the limit is {self._max_depth}"
-            return ToolOutput(text, error=True)
+        if refusal := self._limits.nesting.refusal(parent.depth):
+            return ToolOutput(refusal, error=True)
         try:
-            tasks = read_tasks(args, self._max_tasks)
+            request = read_request(args, self._limits.max_tasks)
         except InvalidRequest as error:
             return ToolOutput(str(error), error=True)
         # Derived, so that a call that is started again after a crash names the same batch and children.
         batch = derived_id("batch", parent.user, parent.id, slot.guard.index, call)
-        children = [self._child(context, batch, index, task) for index, task in enumerate(tasks)]
-        await self._runs.create_batch(slot.guard, slot.started(batch), call, children)
+        children = [self._child(parent, batch, index, task) for index, task in enumerate(request.tasks)]
+        # Only a session has a mailbox: whoever else delegates waits, as long as its own limits last.
+        mailbox = parent.kind is RunKind.TURN
+        if request.background and mailbox:
+            step = slot.step(ToolOutput(handle(batch, _goals(request), _STARTED)))
+            await self._runs.create_batch(slot.guard, step, batch, call, children)
+        else:
+            wait_s = self._limits.wait_s if mailbox else 0
+            await self._runs.create_batch(slot.guard, slot.started(batch), batch, call, children, wait_s=wait_s)
         slot.written()
         return None
 
-    def _child(self, context: ToolContext, batch: str, index: int, task: Task) -> NewRun:
+    def _child(self, parent: RunRecord, batch: str, index: int, task: Task) -> NewRun:
+        granted = grant(parent, self._policy, task, self._limits.nesting)
+        spec: dict[str, Any] = {"goal": task.goal, "context": task.context}
+        notes = [task.note] if task.note else []
+        if granted.dropped:
+            has = ", ".join(name for name in grantable(parent, self._policy) if name != "results")
+            notes.append(f"not granted, since your parent may not grant them: {', '.join(granted.dropped)} (of {has})")
+        if notes:
+            spec["notes"] = notes
         return NewRun(
-            id=f"{batch}.{index}", kind=RunKind.CHILD, user=context.run.user, session=context.run.session,
-            parent=context.run.id, batch=batch, index=index, depth=context.run.depth + 1,
-            spec={"goal": task.goal, "context": task.context}, policy=self._policy,
+            id=f"{batch}.{index}", kind=RunKind.CHILD, user=parent.user, session=parent.session, parent=parent.id,
+            batch=batch, index=index, depth=parent.depth + 1, spec=spec, policy=granted.policy,
         )  # fmt: skip
 
     async def collect(self, context: ToolContext, batch: str) -> ToolOutput | None:
-        """The joined result, or None while children are still at work."""
-        joined, records = await self._runs.batch(context.run.user, batch)
-        if not joined:
+        """The joined result, a handle when they took too long, or None while children are still at work."""
+        found = await self._runs.batch(context.run.user, batch)
+        if found.away:
+            return ToolOutput(handle(batch, [str(child.spec.get("goal", "")) for child in found.children], _TOO_LONG))
+        if not found.joined:
             return None
-        # In a thread: masking takes about a millisecond per thousand characters.
-        texts = await asyncio.to_thread(_masked_answers, records)
-        children = [await self._ended(record, text) for record, text in zip(records, texts, strict=True)]
-        return ToolOutput(batch_result(children, self._max_summary_chars))
-
-    async def _ended(self, record: RunRecord, text: str) -> Ended:
-        steps = await self._runs.steps(record.user, record.id)
-        pointer = ""
-        if len(text) > self._max_summary_chars:
-            pointer = await self._runs.save_long(record.user, record.id, "answer", text)
-        return Ended(record, steps, text, pointer)
+        return ToolOutput(await self._results.text(found, context.context_left))
 
 
-def _masked_answers(records: Sequence[RunRecord]) -> list[str]:
-    return [mask_secrets(str(record.result.get("text") or "")) for record in records]
+def _goals(request: Request) -> list[str]:
+    return [task.goal for task in request.tasks]

@@ -89,7 +89,7 @@ async def _open_turn(services: FrontServices, user: str, record: dict[str, str],
 
 
 async def _children(services: FrontServices, user: str, batch: str) -> list[dict[str, Any]]:
-    _, children = await services.runs.batch(user, batch)
+    children = (await services.runs.batch(user, batch)).children
     return [
         {
             "run": child.id, "batch": batch, "index": child.index, "goal": scrub(str(child.spec.get("goal", ""))),

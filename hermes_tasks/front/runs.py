@@ -41,7 +41,7 @@ async def _children(runs: Runs, user: str, run: str) -> list[RunRecord]:
     for step in await runs.steps(user, run):
         if isinstance(step, StartedStep) and step.batch:
             try:
-                found += (await runs.batch(user, step.batch))[1]
+                found += (await runs.batch(user, step.batch)).children
             except NotFound:
                 continue  # its records expired a moment before this run's do
     return found

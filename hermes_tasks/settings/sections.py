@@ -145,7 +145,9 @@ class DelegationSettings(Section):
 
     max_tasks: Count = 12
     wait_s: Count = 300
-    max_summary_chars: Count = 24_000
+    max_summary_chars: CountOrNone = 24_000
+    max_spawn_depth: int = Field(default=1, ge=1, le=5)
+    orchestrators: bool = True
 
 
 class MemorySettings(Section):

@@ -70,6 +70,7 @@ class StoreConfig:
     ring_max_ms: int = 60_000
     max_attempts: int = 4
     keep_s: int = 7 * 86_400
+    spend_keep_s: int = 90 * 86_400
     children_per_parent: int = 3
     windows: Mapping[str, int] = field(
         default_factory=lambda: {
@@ -89,6 +90,7 @@ class StoreConfig:
             {
                 "lease_ms": self.lease_ms, "ring_ms": self.ring_ms, "ring_max_ms": self.ring_max_ms,
                 "sweep_ms": self.sweep_ms, "max_attempts": self.max_attempts, "keep_s": self.keep_s,
+                "soon_ms": self.soon_ms, "spend_keep_s": self.spend_keep_s,
                 "per_parent": self.children_per_parent, "windows": dict(self.windows),
                 "policies": {kind: policy.model_dump_json() for kind, policy in self.policies.items()},
             },

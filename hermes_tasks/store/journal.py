@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from hermes_tasks.contracts.bell import Bell
-from hermes_tasks.contracts.clock import from_ms
+from hermes_tasks.contracts.clock import day_in, from_ms, next_day
 from hermes_tasks.contracts.errors import LeaseLost, RunCancelled
 from hermes_tasks.contracts.journal import AnyStep
-from hermes_tasks.contracts.runs import Outcome, RunRecord
+from hermes_tasks.contracts.runs import Outcome, OverBudget, Pause, RunRecord
 from hermes_tasks.contracts.steps import ModelStep, StartedStep, SummaryStep, ToolStep
 from hermes_tasks.contracts.tools import ToolOutput
 from hermes_tasks.store.client import PATIENT, Store
@@ -110,11 +110,11 @@ class StoreJournal:
     async def append(self, step: AnyStep) -> None:
         """Store one step."""
         async with self._writing:
-            used = step.usage if isinstance(step, ModelStep | SummaryStep) else None
-            await self._guarded(
-                "run_append", self._index(), step.model_dump_json(),
-                used.input_tokens if used else 0, used.output_tokens if used else 0,
-            )  # fmt: skip
+            used, by = "", ""
+            if isinstance(step, ModelStep | SummaryStep) and step.usage.calls:
+                model = step.model if isinstance(step, ModelStep) else self._record.policy.model
+                used, by = step.usage.model_dump_json(), f"{self._record.kind}|{model}"
+            await self._guarded("run_append", self._index(), step.model_dump_json(), used, self._today(), by)
             self._steps.append(step)
 
     @asynccontextmanager
@@ -133,12 +133,23 @@ class StoreJournal:
         """Store the run as waiting; False when nothing is pending any more."""
         async with self._writing:
             with self._leaving():
-                answer = await self._guarded("run_suspend", self._index(), hint=True)
+                answer = await self._guarded("run_suspend", self._index(), hint_ms=self._soon_ms)
             if answer["r"] == "continue":
                 self._lease.leaving = False
                 return False
             self._renewer.drop(self._lease)
             return True
+
+    async def pause(self, pause: Pause) -> None:
+        """Store the run as waiting for a while; nothing is held meanwhile."""
+        wait_ms = max(1, round(pause.wait_s * 1000))
+        async with self._writing:
+            with self._leaving():
+                await self._guarded(
+                    "run_pause", self._index(), wait_ms, str(pause.why), pause.detail, pause.failures,
+                    hint_ms=min(wait_ms, self._soon_ms),
+                )  # fmt: skip
+            self._renewer.drop(self._lease)
 
     async def finish(self, outcome: Outcome) -> None:
         """End the run. Everything its end means happens in the same script.
@@ -151,7 +162,7 @@ class StoreJournal:
             with self._leaving():
                 await self._guarded(
                     "run_finish", self._index(), str(outcome.state), str(outcome.exit_reason or outcome.state),
-                    json.dumps(result, ensure_ascii=False), hint=True,
+                    json.dumps(result, ensure_ascii=False), hint_ms=self._soon_ms,
                 )  # fmt: skip
             self._renewer.drop(self._lease)
 
@@ -163,7 +174,7 @@ class StoreJournal:
         async with self._writing:
             self._renewer.drop(self._lease)
             with suppress(LeaseLost, RunCancelled), self._leaving():
-                await self._guarded("run_release", hint=True)
+                await self._guarded("run_release", hint_ms=self._soon_ms)
 
     async def pin(self, opening: str, system: str) -> tuple[str, str]:
         """Pin what the model sees of a turn: the first call decides, every later one gets the same bytes."""
@@ -173,6 +184,22 @@ class StoreJournal:
     def seconds_left(self) -> float:
         """Until the run's deadline, by the store's clock."""
         return (from_ms(self._record.deadline) - from_ms(self._store.now_ms())).total_seconds()
+
+    async def reserve(self, tokens: int, day_limit: int) -> OverBudget | None:
+        """Set tokens of the user's day aside for the next model call; None when there are enough left."""
+        answer = await self._guarded(
+            "budget_reserve", self._today(), day_limit, tokens, words=(*_WRITTEN, "over")
+        )  # fmt: skip
+        if answer["r"] == "ok":
+            return None
+        return OverBudget(int(answer["used"]), day_limit, next_day(self._record.zone, from_ms(self._store.now_ms())))
+
+    @property
+    def _soon_ms(self) -> int:
+        return self._store.config.soon_ms
+
+    def _today(self) -> str:
+        return day_in(self._record.zone, from_ms(self._store.now_ms()))
 
     def _index(self) -> int:
         return len(self._steps)
@@ -190,13 +217,15 @@ class StoreJournal:
             self._lease.leaving = False
             raise
 
-    async def _guarded(self, script: str, *args: str | int, hint: bool = False) -> dict[str, Any]:
+    async def _guarded(
+        self, script: str, *args: str | int, hint_ms: int | None = None, words: Collection[str] = _WRITTEN
+    ) -> dict[str, Any]:
         answer = await self._store.call(
             script, self._record.user, self._record.id, self._lease.fence, self._lease.holder, *args,
-            hint_ms=self._store.config.soon_ms if hint else None, patience=PATIENT,
+            hint_ms=hint_ms, patience=PATIENT,
         )  # fmt: skip
         await self._bell.ring(rings_of(self._record.user, answer))
-        if answer["r"] in _WRITTEN:
+        if answer["r"] in words:
             return answer
         self._renewer.drop(self._lease)
         raise self._guard().refusal(str(answer["r"]))

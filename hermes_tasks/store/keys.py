@@ -55,6 +55,20 @@ USER_KEYS: Final = (
     ),
     KeyRule("batches:<id>", "set", "batch ids of a run", "1 per delegate_task call", "7 days after its end"),
     KeyRule(
+        "away:<session>",
+        "set",
+        "batches whose results will come as a turn of their own",
+        "open background batches of the session",
+        "none; empty when idle",
+    ),
+    KeyRule(
+        "spend:<day>",
+        "hash",
+        "what the user's model calls of a day used, by kind and model, and what is set aside for runs",
+        "5 fields per kind and model, 1 per run in flight",
+        "90 days",
+    ),
+    KeyRule(
         "spill:<id>",
         "hash",
         "whole tool results of a run that were too long for its prompt",

@@ -6,15 +6,16 @@ import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from hermes_tasks.contracts.bell import Bell
 from hermes_tasks.contracts.errors import InvalidRequest, LeaseLost, NotFound
 from hermes_tasks.contracts.ids import new_id
 from hermes_tasks.contracts.journal import AnyStep
-from hermes_tasks.contracts.kinds import RunState
+from hermes_tasks.contracts.kinds import RunState, WaitReason
 from hermes_tasks.contracts.runs import NewRun, RunRecord
-from hermes_tasks.contracts.steps import StartedStep, Usage, step_from_json
+from hermes_tasks.contracts.steps import StartedStep, ToolStep, Usage, step_from_json
 from hermes_tasks.contracts.strategy import Lost
 from hermes_tasks.store.client import PATIENT, Store
 from hermes_tasks.store.journal import Guard, StoreJournal
@@ -39,11 +40,6 @@ def new_run_wire(run: NewRun) -> dict[str, Any]:
 def record_of(user: str, fields: Mapping[str, str]) -> RunRecord:
     """Decode a stored record; unknown fields of a newer version are ignored."""
     plain = {name: value for name, value in fields.items() if name not in _NOT_IN_RECORD}
-    usage = Usage(
-        input_tokens=int(fields.get("input_tokens", 0)),
-        output_tokens=int(fields.get("output_tokens", 0)),
-        calls=int(fields.get("calls", 0)),
-    )
     return RunRecord(
         **plain,
         user=user,
@@ -51,8 +47,30 @@ def record_of(user: str, fields: Mapping[str, str]) -> RunRecord:
         policy=json.loads(fields["policy"]),
         result=json.loads(fields.get("result") or "{}"),
         exit_reason=fields.get("exit_reason") or None,
-        usage=usage,
+        usage=_usage(fields, ""),
+        below=_usage(fields, "below_"),
     )
+
+
+def _usage(fields: Mapping[str, str], prefix: str) -> Usage:
+    return Usage(**{name: int(fields.get(prefix + name, 0)) for name in Usage.model_fields})
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The children of one call.
+
+    Attributes:
+        joined: all of them have ended.
+        away: nobody waits for them; the results come as a turn of their own.
+        children: in task order.
+    """
+
+    id: str
+    parent: str
+    joined: bool
+    away: bool
+    children: tuple[RunRecord, ...]
 
 
 class Runs:
@@ -129,15 +147,24 @@ class Runs:
         journal, steps = self._suspect
         return renewer.holds(journal.lease) and len(journal.steps) == steps
 
-    async def create_batch(self, guard: Guard, started: StartedStep, call: int, children: Sequence[NewRun]) -> None:
-        """Write a delegation's ``started`` step, its batch and its children in one script, under the parent's lease.
+    async def create_batch(
+        self, guard: Guard, step: StartedStep | ToolStep, batch: str, call: int, children: Sequence[NewRun], *,
+        wait_s: int = 0,
+    ) -> None:  # fmt: skip
+        """Write a delegation's step, its batch and its children in one script, under the parent's lease.
+
+        Args:
+            step: ``started`` when the parent waits for the results; the call's result (a handle) when they are to come
+                as a turn of their own.
+            wait_s: the parent waits so long, then it goes on with a handle; 0 = until the batch is joined.
 
         Raises:
             LeaseLost, RunCancelled: the guard's lease is gone; nothing was written.
         """
         answer = await self._store.call(
-            "batch_create", guard.user, guard.run, guard.fence, guard.holder, guard.index, started.model_dump_json(),
-            started.batch or "", call, json.dumps([new_run_wire(child) for child in children], ensure_ascii=False),
+            "batch_create", guard.user, guard.run, guard.fence, guard.holder, guard.index, step.model_dump_json(),
+            batch, call, json.dumps([new_run_wire(child) for child in children], ensure_ascii=False),
+            "mailbox" if isinstance(step, ToolStep) else "", wait_s * 1000,
             hint_ms=self._store.config.ring_ms, patience=PATIENT,
         )  # fmt: skip
         await self._bell.ring(rings_of(guard.user, answer))
@@ -155,6 +182,24 @@ class Runs:
             raise NotFound(f"there is no run {run}", field="run")
         await self._bell.ring(rings_of(user, answer))
         return RunState(answer["state"])
+
+    async def cancel_batch(self, user: str, batch: str) -> int:
+        """End every open child of a batch; returns how many. Whoever waits for the batch gets what there is.
+
+        Raises:
+            NotFound: there is no such batch of this user.
+        """
+        answer = await self._store.call("batch_cancel", user, batch, hint_ms=0)
+        if answer["r"] == "gone":
+            raise NotFound(f"there is no batch {batch}", field="batch")
+        await self._bell.ring(rings_of(user, answer))
+        return int(answer["cancelled"])
+
+    async def wake(self, user: str, run: str, why: WaitReason) -> bool:
+        """End the pause of a run that waits for this; False when it does not (any more)."""
+        answer = await self._store.call("run_wake", user, run, str(why), hint_ms=self._store.config.soon_ms)
+        await self._bell.ring(rings_of(user, answer))
+        return bool(answer["r"] == "ok")
 
     async def get(self, user: str, run: str) -> RunRecord:
         """One run's record.
@@ -183,14 +228,19 @@ class Runs:
         records = await self._store.read(*(("HGETALL", user_key(user, f"run:{run}")) for run in ids)) if ids else []
         return [record_of(user, fields) for fields in records if fields]
 
-    async def batch(self, user: str, batch: str) -> tuple[bool, list[RunRecord]]:
-        """Whether a batch is joined, and its children in task order."""
+    async def batch(self, user: str, batch: str) -> Batch:
+        """A batch with its children in task order.
+
+        Raises:
+            NotFound: there is no such batch of this user.
+        """
         [fields] = await self._store.read(("HGETALL", user_key(user, f"batch:{batch}")))
         if not fields:
             raise NotFound(f"there is no batch {batch}")
         names = [fields[f"child:{index}"] for index in range(int(fields["size"]))]
         records = await self._store.read(*(("HGETALL", user_key(user, f"run:{name}")) for name in names))
-        return "joined" in fields, [record_of(user, record) for record in records]
+        children = tuple(record_of(user, record) for record in records)
+        return Batch(batch, fields["parent"], "joined" in fields, fields.get("road") == "mailbox", children)
 
     async def save_long(self, user: str, run: str, name: str, text: str) -> str:
         """Keep a whole tool result that was too long for the prompt; returns the pointer it can be read by."""

@@ -80,6 +80,20 @@ class Sessions:
         await self._bell.ring(take_own(rings, begun) if local else rings)
         return Posted(str(answer["message"]), answer["r"] == "accepted", begun)
 
+    async def stop(self, user: str, session: str) -> int:
+        """End the session's open turn, the messages that wait for theirs, and what works for it in the background.
+
+        The turns stand in the history as cancelled. Returns how many turns and batches were ended; a second call: 0.
+
+        Raises:
+            NotFound: there is no such session.
+        """
+        answer = await self._store.call("session_cancel", user, session, hint_ms=self._store.config.soon_ms)
+        if answer["r"] == "no_session":
+            raise NotFound(f"there is no session {session}", field="session")
+        await self._bell.ring(rings_of(user, answer))
+        return int(answer["turns"]) + int(answer["batches"])
+
     async def get(self, user: str, session: str) -> dict[str, str]:
         """The session's record.
 

@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from hermes_tasks.contracts.errors import LeaseLost, RunCancelled
 from hermes_tasks.contracts.journal import AnyStep
 from hermes_tasks.contracts.kinds import RunKind, RunState
-from hermes_tasks.contracts.runs import Outcome, Policy, RunRecord
+from hermes_tasks.contracts.runs import Outcome, OverBudget, Pause, Policy, RunRecord
 from hermes_tasks.contracts.steps import StartedStep, ToolStep, step_from_json
 from hermes_tasks.contracts.tools import ToolOutput
 
@@ -33,6 +34,9 @@ class MemoryRun:
         pending: batches whose children are still at work.
         outcome: what ``finish`` wrote.
         pinned: opening message and system prompt, once a holder pinned them.
+        paused: the last pause.
+        used_today: tokens of the user's day that are gone.
+        day_ends: when that day ends.
     """
 
     record: RunRecord
@@ -43,6 +47,9 @@ class MemoryRun:
     state: RunState = RunState.QUEUED
     outcome: Outcome | None = None
     pinned: tuple[str, str] | None = None
+    paused: Pause | None = None
+    used_today: int = 0
+    day_ends: datetime = datetime(2030, 1, 2, tzinfo=UTC)
 
     @property
     def steps(self) -> list[AnyStep]:
@@ -191,6 +198,19 @@ class MemoryJournal:
             self.run.state = RunState.WAITING
             self._ended = LeaseLost("given back when the run was stored as waiting")
         return answer
+
+    async def pause(self, pause: Pause) -> None:
+        """See ``Journal``."""
+        self._check()
+        self.run.state, self.run.paused = RunState.WAITING, pause
+        self._ended = LeaseLost("given back when the run was stored as waiting")
+
+    async def reserve(self, tokens: int, day_limit: int) -> OverBudget | None:
+        """See ``Journal``."""
+        self._check()
+        if self.run.used_today + tokens <= day_limit:
+            return None
+        return OverBudget(self.run.used_today, day_limit, self.run.day_ends)
 
     async def finish(self, outcome: Outcome) -> None:
         """Write the terminal state, as a strategy's script does.

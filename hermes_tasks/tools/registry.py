@@ -34,16 +34,12 @@ class Registry:
     A tool may have an attribute ``available``. While it is false the tool is not offered, yet a call still reaches it,
     so that it can say what is missing.
 
-    Args:
-        refusals: why a toolset may be missing from a run, by toolset; told when one of its tools is called anyway.
-
     Raises:
         InvalidRequest: two tools have one name, or a name that models cannot call.
     """
 
-    def __init__(self, tools: Iterable[AnyTool], *, refusals: Mapping[str, str] | None = None) -> None:
+    def __init__(self, tools: Iterable[AnyTool]) -> None:
         self._tools: dict[str, AnyTool] = {}
-        self._refusals = dict(refusals or {})
         for tool in tools:
             if not _NAME.fullmatch(tool.name):
                 raise InvalidRequest(f"tool name {tool.name!r}: use 1 to 64 of a-z 0-9 _ and begin with a letter")
@@ -74,7 +70,7 @@ class Registry:
         names = [tool.name for tool in self._offered(policy)]
         offered = ", ".join(names) or "none"
         if tool is not None:
-            reason = self._refusals.get(tool.toolset)
+            reason = policy.refusals.get(tool.toolset)
             why = f": {reason}" if reason else ""
             return f"{name} is not available to this run and was not run{why}. Available: {offered}"
         near = difflib.get_close_matches(name[:80].lower(), names, n=1)

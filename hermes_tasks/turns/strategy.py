@@ -10,7 +10,7 @@ from hermes_tasks.contracts.events import EventType
 from hermes_tasks.contracts.journal import Journal
 from hermes_tasks.contracts.kinds import RunKind
 from hermes_tasks.contracts.prompt import Layer, PromptSection
-from hermes_tasks.contracts.runs import Outcome, Policy
+from hermes_tasks.contracts.runs import Outcome, Policy, RunRecord
 from hermes_tasks.contracts.strategy import Event, Plan
 from hermes_tasks.contracts.tools import ProgressNote
 from hermes_tasks.store.sessions import Sessions
@@ -25,6 +25,14 @@ IDENTITY: Final = PromptSection(
 )
 
 
+#: The origin of a turn that nobody's message began.
+DELEGATED: Final = "delegation"
+RESULTS_HEAD: Final = (
+    "[Results of the sub-agents of delegation {batch}, which you started earlier and did not wait for. This is not a "
+    "message of the user, who has not seen it. Tell the user what matters of it.]"
+)
+
+
 class TurnStrategy:
     """See :class:`hermes_tasks.contracts.strategy.Strategy`.
 
@@ -33,6 +41,7 @@ class TurnStrategy:
         sections: the user's prompt sections beside the identity (memory).
         recall: text worth recalling for (user, session, message), fenced, or "".
         now_words: date and time in the user's zone.
+        results: what the children of a batch found, for (user, batch).
     """
 
     kind = RunKind.TURN
@@ -44,8 +53,9 @@ class TurnStrategy:
         sections: Callable[[str], Awaitable[Sequence[PromptSection]]],
         recall: Callable[[str, str, str], Awaitable[str]],
         now_words: Callable[[str], Awaitable[str]],
+        results: Callable[[str, str], Awaitable[str]],
     ) -> None:
-        self._sessions, self._offered = sessions, offered
+        self._sessions, self._offered, self._results = sessions, offered, results
         self._sections, self._recall, self._now_words = sections, recall, now_words
 
     async def prepare(self, journal: Journal) -> Plan:
@@ -53,9 +63,7 @@ class TurnStrategy:
         record = journal.record
         opening, system = record.opening, ""
         if not opening:
-            text = str(record.spec["text"])
-            recalled = await self._recall(record.user, record.session, text)
-            parts = [text, recalled, f"[{await self._now_words(record.user)}]"]
+            parts = [*await self._said(record), f"[{await self._now_words(record.user)}]"]
             opening = "\n\n".join(part for part in parts if part)
         system = await self._sessions.pinned_prompt(record.user, record.session, record.generation)
         if not system:
@@ -67,6 +75,14 @@ class TurnStrategy:
             system=system, messages=(*conversation(turns), {"role": "user", "content": opening}), policy=record.policy,
             model=record.policy.model, tools=tuple(self._offered(record.policy)),
         )  # fmt: skip
+
+    async def _said(self, record: RunRecord) -> Sequence[str]:
+        """What opens the turn: the user's words and what they recall, or results that nobody waited for."""
+        if record.spec.get("origin") == DELEGATED:
+            batch = str(record.spec["batch"])
+            return (RESULTS_HEAD.format(batch=batch), await self._results(record.user, batch))
+        text = str(record.spec["text"])
+        return (text, await self._recall(record.user, record.session, text))
 
     def events(self, journal: Journal, note: ProgressNote) -> Sequence[Event]:
         """What the user sees while the turn is at work."""

@@ -16,8 +16,10 @@ from hermes_tasks.contracts.prompt import PromptSection
 from hermes_tasks.contracts.runs import RunRecord
 from hermes_tasks.contracts.tools import AnyTool
 from hermes_tasks.cron.strategy import CronStrategy
+from hermes_tasks.delegation.grant import Nesting
+from hermes_tasks.delegation.results import BatchResults
 from hermes_tasks.delegation.strategy import ChildStrategy
-from hermes_tasks.delegation.tool import DelegateTask
+from hermes_tasks.delegation.tool import DelegateTask, Limits
 from hermes_tasks.memory.prefetch import Prefetch, fence
 from hermes_tasks.memory.prompt import read_sections
 from hermes_tasks.memory.recall import BuiltinRecall
@@ -52,12 +54,15 @@ class Agents:
             [BuiltinRecall(base.memory, turns_kept=settings.memory.turns_kept)],
             deadline_s=settings.memory.prefetch_timeout_s,
         )
-        self.registry = Registry(self._tools(settings), refusals={"delegation": "delegation depth reached"})
+        self.results = BatchResults(base.runs, max_summary_chars=settings.delegation.max_summary_chars)
+        self.registry = Registry(self._tools(settings))
         offered = self.registry.offered
         self.runner = Runner(
             strategies=(
-                TurnStrategy(base.sessions, offered, self._sections, self._recalled, self._now_words),
-                ChildStrategy(offered, self.workspaces.for_user),
+                TurnStrategy(
+                    base.sessions, offered, self._sections, self._recalled, self._now_words, self._results_text
+                ),
+                ChildStrategy(offered, self.workspaces.for_user, nesting(settings)),
                 ReviewStrategy(base.sessions, offered),
                 CronStrategy(offered, self._sections, self._now_words),
             ),
@@ -73,9 +78,13 @@ class Agents:
             DelegateTask(
                 self._base.runs,
                 policies(settings)[str(RunKind.CHILD)],
-                max_tasks=settings.delegation.max_tasks,
-                at_once=settings.windows.children_per_parent,
-                max_summary_chars=settings.delegation.max_summary_chars,
+                Limits(
+                    max_tasks=settings.delegation.max_tasks,
+                    at_once=settings.windows.children_per_parent,
+                    wait_s=settings.delegation.wait_s,
+                    nesting=nesting(settings),
+                ),
+                self.results,
             ),
             MemoryTool(self._base.memory, self._limits),
             ReadResult(self._base.runs),
@@ -94,6 +103,9 @@ class Agents:
         found = await self.recall.prefetch_all(text, user=user, session=session)
         return fence(found) if found else ""
 
+    async def _results_text(self, user: str, batch: str) -> str:
+        return await self.results.text(await self._base.runs.batch(user, batch), None)
+
     async def _now_words(self, user: str) -> str:
         zone = (await self._base.users.get(user)).zone
         now = self._base.clock.now().astimezone(ZoneInfo(zone))
@@ -102,3 +114,8 @@ class Agents:
     async def aclose(self) -> None:
         """Close the model's connections."""
         await self._client.aclose()
+
+
+def nesting(settings: Settings) -> Nesting:
+    """How deep sub-agents may start sub-agents."""
+    return Nesting(settings.delegation.max_spawn_depth, settings.delegation.orchestrators)

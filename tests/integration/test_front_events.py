@@ -150,7 +150,7 @@ async def test_a_reader_whose_place_is_gone_gets_a_resync(store_url: str) -> Non
         async with journal.slot(0, "delegate_task") as slot:
             step = slot.started("b")
             assert isinstance(step, StartedStep)
-            await stack.services.runs.create_batch(slot.guard, step, 0, [child])
+            await stack.services.runs.create_batch(slot.guard, step, step.batch or "", 0, [child])
             slot.written()
         await say(journal, "Found", " it", step=2)
         await hold.wait()

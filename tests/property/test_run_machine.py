@@ -168,7 +168,16 @@ class RunMachine(RuleBasedStateMachine):
         step = ANSWER if answer else tool_step(f"{run.steps}")
         if twice:
             lease = run.journal.lease
-            args = (run.id, lease.fence, lease.holder, run.steps, step.model_dump_json(), 0, 0)
+            args = (
+                run.id,
+                lease.fence,
+                lease.holder,
+                run.steps,
+                step.model_dump_json(),
+                step.usage.model_dump_json() if answer else "",
+                "2030-01-01",
+                "child|m",
+            )
             assert self.do(self.world.word("run_append", *args)) == "ok"
         self.do(run.journal.append(step))
         run.steps, run.answered = run.steps + 1, answer
@@ -327,7 +336,7 @@ class RunMachine(RuleBasedStateMachine):
         for pattern in ("win*", "back:*", "first:*"):
             assert self.do(self.world.command("KEYS", user_key(USER, pattern))) == []
         for name in self.model.left:
-            joined, _ = self.do(self.world.runs.batch(USER, name))
+            joined = self.do(self.world.runs.batch(USER, name)).joined
             assert joined, name
 
     def _admitted(self) -> Iterator[Run]:

@@ -18,5 +18,5 @@ if version ~= int(ARGV[3]) then
   return answer('stale', { version = version, entries = redis.call('HGET', doc, 'entries') or '[]' })
 end
 redis.call('HSET', doc, 'version', version + 1, 'entries', ARGV[4], 'at', ms(NOW))
-if run then add_step(run, ARGV[9], 0, 0) end
+if run then add_step(run, ARGV[9]) end
 return answer('ok', { version = version + 1 })

@@ -44,8 +44,23 @@ look.run = function(id, member)
     if int(run.not_before) > NOW then return look_at(member, int(run.not_before)) end
     return ring_again(key('run:' .. id), member, TASK[run.kind], id)
   end
-  if run.state == 'waiting' and int(run.pending) <= 0 then return resume(run) end
+  if run.state == 'waiting' and int(run.wake) > NOW then return look_at(member, int(run.wake)) end
+  if run.state == 'waiting' and (int(run.wake) > 0 or int(run.pending) <= 0) then return resume(run) end
   forget(member)
+end
+
+-- A parent has waited long enough: it goes on with a handle, and the results come as a turn of their own.
+look.wait = function(id, member)
+  forget(member)
+  local batch = key('batch:' .. id)
+  if redis.call('HSETNX', batch, 'road', 'mailbox') == 0 then return end
+  local at = redis.call('HMGET', batch, 'parent', 'session')
+  local parent = at[1] and run_get(at[1])
+  if not parent then return redis.call('DEL', batch) end
+  redis.call('SADD', key('away:' .. at[2]), id)
+  emit(at[2], 'batch.detached', { run = parent.id, batch = id })
+  local pending = redis.call('HINCRBY', key('run:' .. parent.id), 'pending', -1)
+  if parent.state == 'waiting' and int(parent.wake) == 0 and pending <= 0 then resume(parent) end
 end
 
 look['end'] = function(id, member)
@@ -56,8 +71,9 @@ look['end'] = function(id, member)
   if run.state == 'running' and lease_live(int(run.lease_until)) and NOW < int(run.deadline) + 5000 then
     return look_at(member, int(run.deadline) + 5000)
   end
-  end_from_outside(run, 'timed_out', started and 'deadline' or 'queue_deadline',
-    started and ('not finished within ' .. run.deadline_s .. ' s') or 'not started in time')
+  end_from_outside(run, 'timed_out', started and not run.hold_left and 'deadline' or 'queue_deadline',
+    run.hold_left and 'held for the daily token budget longer than it may stay in the queue'
+      or started and ('not finished within ' .. run.deadline_s .. ' s') or 'not started in time')
 end
 
 look.cur = function(id, member)

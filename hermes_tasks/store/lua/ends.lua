@@ -20,6 +20,40 @@ local function begin_next_turn(session)
   return id
 end
 
+-- A message whose turn never began ends as a run without a turn: it was seen by nobody, and has no place in the history.
+local function withdraw(session, id, message)
+  redis.call('HSET', key('run:' .. id), 'v', 1, 'id', id, 'kind', 'turn', 'session', session, 'state', 'cancelled',
+    'exit_reason', 'cancelled', 'spec', message, 'policy', C.policies.turn, 'result', '{"text":"","error":"withdrawn"}',
+    'created', ms(NOW), 'ended', ms(NOW))
+  redis.call('ZADD', key('runs'), ms(NOW), id)
+  redis.call('EXPIRE', key('run:' .. id), C.keep_s)
+  emit(session, 'turn.ended', { turn = 0, run = id, state = 'cancelled', exit_reason = 'cancelled', text = '',
+    error = 'withdrawn before its turn began', usage = usage_of({}) })
+end
+
+-- What children found, when nobody waits for it any more: a message that nobody wrote begins a turn of its own, after
+-- whatever waits there. Its words are read from the batch when it begins. Nothing to tell when all were cancelled.
+post_results = function(session, batch)
+  local told = false
+  local fields = redis.call('HGETALL', key('batch:' .. batch))
+  for i = 1, #fields, 2 do
+    if string.sub(fields[i], 1, 6) == 'child:' then
+      told = told or redis.call('HGET', key('run:' .. fields[i + 1]), 'state') ~= 'cancelled'
+    end
+  end
+  if not told then return end
+  local id = 'results.' .. batch
+  if redis.call('EXISTS', key('sess:' .. session)) == 0 then
+    redis.call('RPUSH', key('mail'), cjson.encode({ id = id, name = 'delegation', at = NOW, status = 'completed', text = '',
+      error = 'sub-agents finished after their session was gone; their answers are in the runs of batch ' .. batch }))
+    return
+  end
+  if redis.call('HSETNX', key('msg:' .. session), id, cjson.encode({ text = '', origin = 'delegation', batch = batch })) == 1 then
+    redis.call('RPUSH', key('inbox:' .. session), id)
+    begin_next_turn(session)
+  end
+end
+
 -- One review in flight per user. Owed ones are a map session → last turn; the end of a review queues the next.
 local function next_review()
   if (redis.call('HGET', USER, 'review') or '') ~= '' then return end
@@ -37,8 +71,7 @@ on_end.turn = function(run)
   local message = redis.call('HGET', key('msg:' .. session), run.id) or run.spec
   local said, result = cjson.decode(message), cjson.decode(run.result)
   local turn, text = int(run.turn), result.text or ''
-  local usage = { input_tokens = int(redis.call('HGET', key('run:' .. run.id), 'input_tokens')),
-    output_tokens = int(redis.call('HGET', key('run:' .. run.id), 'output_tokens')) }
+  local usage = usage_of(run_get(run.id))
   redis.call('RPUSH', key('hist:' .. session), cjson.encode({ v = 1, turn = turn, run = run.id, state = run.state,
     reason = run.exit_reason, origin = said.origin or 'user', user = said.text, opening = run.opening or '',
     generation = int(run.generation), steps = redis.call('LRANGE', key('steps:' .. run.id), 0, -1), text = text,
@@ -55,8 +88,10 @@ on_end.turn = function(run)
   end
   if completed then
     append(session, 'turn', turn, run.id, cjson.encode({ user = said.text, assistant = text, origin = said.origin or 'user' }))
-    redis.call('HSET', key('owed'), session, turn)
-    next_review()
+    if (said.origin or 'user') == 'user' then
+      redis.call('HSET', key('owed'), session, turn)
+      next_review()
+    end
   else
     append(session, 'skipped', turn, run.id, cjson.encode({ state = run.state, reason = run.exit_reason }))
   end

@@ -19,7 +19,7 @@ if run.state == 'queued' then
   end
   local record = key('run:' .. run.id)
   redis.call('HSET', record, 'state', 'running', 'holder', ARGV[3], 'lease_until', ms(NOW + C.lease_ms),
-    'claim_steps', run.steps, 'claimed', ms(NOW), 'worker', ARGV[5] or '')
+    'claim_steps', run.steps, 'wake', 0, 'zone', redis.call('HGET', USER, 'zone') or 'UTC', 'claimed', ms(NOW), 'worker', ARGV[5] or '')
   redis.call('HINCRBY', record, 'fence', 1)
   if int(run.started) == 0 then
     local deadline = NOW + int(run.deadline_s) * 1000

@@ -7,7 +7,7 @@ local refused = not_holder(run, int(ARGV[3]), ARGV[4], int(ARGV[5]))
 if refused then return answer(refused) end
 if int(run.pending) <= 0 then return answer('continue') end
 redis.call('HSET', key('run:' .. run.id), 'state', 'waiting', 'holder', '', 'admitted', 0, 'suspender', ARGV[4],
-  'attempts', 0, 'not_before', 0)
+  'attempts', 0, 'not_before', 0, 'wake', 0, 'why', '', 'since', ms(NOW))
 forget('run:' .. run.id)
 leave(run.kind, run.id, run.parent)
 return answer('ok')

@@ -29,10 +29,40 @@ local function create_run(run)
 end
 
 -- Back to the queue: its place in the window is asked for again, before anything that never ran.
+-- What it was held for its budget does not count as its time.
 local function resume(run)
-  redis.call('HSET', key('run:' .. run.id), 'state', 'queued', 'holder', '', 'admitted', 0)
+  local record = key('run:' .. run.id)
+  redis.call('HSET', record, 'state', 'queued', 'holder', '', 'admitted', 0, 'wake', 0)
+  if run.hold_left then
+    local deadline = NOW + math.max(0, int(run.hold_left))
+    redis.call('HSET', record, 'deadline', ms(deadline))
+    redis.call('HDEL', record, 'hold_left')
+    look_at('end:' .. run.id, math.max(deadline, NOW + C.soon_ms))
+  end
   enter(run.kind, run.id, run.parent, true)
 end
+
+-- What a run and all below it have used goes to its parent's account, once, when it ends.
+local USED = { 'input_tokens', 'output_tokens', 'calls', 'cost_micro', 'unpriced_calls' }
+local function roll_up(run)
+  local parent = key('run:' .. run.parent)
+  if run.parent == '' or redis.call('EXISTS', parent) == 0 then return end
+  for _, name in ipairs(USED) do
+    local used = int(run[name]) + int(run['below_' .. name])
+    if used > 0 then redis.call('HINCRBY', parent, 'below_' .. name, used) end
+  end
+end
+
+local function usage_of(run)
+  local usage = { below = {} }
+  for _, name in ipairs(USED) do
+    usage[name], usage.below[name] = int(run[name]), int(run['below_' .. name])
+  end
+  return usage
+end
+
+-- Hands the results of a batch that nobody waits for to the session; in ends.lua.
+local post_results
 
 -- One child of a batch ended. The last one joins the batch and resumes a parent that waits for nothing else.
 local function join_child(run)
@@ -41,7 +71,15 @@ local function join_child(run)
   emit(run.session, 'child.ended', { run = run.id, batch = run.batch, index = int(run.index), status = run.state })
   if left > 0 then return end
   redis.call('HSET', batch, 'joined', ms(NOW))
+  redis.call('HSETNX', batch, 'road', 'inline')
+  forget('wait:' .. run.batch)
   emit(run.session, 'batch.joined', { run = run.parent, batch = run.batch })
+  local road = redis.call('HGET', batch, 'road')
+  if road ~= 'inline' then
+    redis.call('SREM', key('away:' .. run.session), run.batch)
+    if road == 'mailbox' then post_results(run.session, run.batch) end
+    return
+  end
   local parent = run_get(run.parent)
   if not parent or TERMINAL[parent.state] then return end
   local pending = redis.call('HINCRBY', key('run:' .. run.parent), 'pending', -1)
@@ -65,7 +103,9 @@ local function end_run(run, state, reason, result)
   forget('end:' .. run.id)
   leave(run.kind, run.id, run.parent)
   keep_until_expiry(run.id)
-  if state ~= 'completed' then end_tree(run.id) end
+  if run.spend_day then redis.call('HDEL', key('spend:' .. run.spend_day), 'r:' .. run.id) end
+  if state ~= 'completed' then end_tree(run.id, state == 'cancelled') end
+  roll_up(run_get(run.id)) -- read again: what ended below it just now is in its account
   if run.batch ~= '' then join_child(run) end
   if on_end[run.kind] then on_end[run.kind](run) end
 end
@@ -85,12 +125,16 @@ local function end_from_outside(run, state, reason, why)
   end_run(run, state, reason, cjson.encode({ text = '', error = why }))
 end
 
--- Cancel every run below this one that is still open, also what completed runs left at work.
-end_tree = function(id)
+-- Cancel every run below this one that is still open, also what completed runs left at work. A batch that nobody waits
+-- for any more is only ended by a cancel (all): its parent's own limits are not its limits.
+end_tree = function(id, all)
   for _, child in ipairs(redis.call('SMEMBERS', key('kids:' .. id))) do
     local run = run_get(child)
-    if run and not TERMINAL[run.state] then end_from_outside(run, 'cancelled', 'cancelled') end
-    if run and run.state == 'completed' then end_tree(child) end
+    local away = run and redis.call('HGET', key('batch:' .. run.batch), 'road') == 'mailbox'
+    if run and (all or not away) then
+      if not TERMINAL[run.state] then end_from_outside(run, 'cancelled', 'cancelled') end
+      if run.state == 'completed' then end_tree(child, all) end
+    end
   end
 end
 
@@ -109,15 +153,26 @@ local function not_holder(run, fence, holder, index)
   if index and int(run.steps) ~= index then return 'lost' end
 end
 
-local function add_step(run, text, input_tokens, output_tokens)
+local function add_step(run, text)
   redis.call('RPUSH', key('steps:' .. run.id), text)
-  local record = key('run:' .. run.id)
-  redis.call('HINCRBY', record, 'steps', 1)
-  if input_tokens + output_tokens > 0 then
-    redis.call('HINCRBY', record, 'input_tokens', input_tokens)
-    redis.call('HINCRBY', record, 'output_tokens', output_tokens)
-    redis.call('HINCRBY', record, 'calls', 1)
+  redis.call('HINCRBY', key('run:' .. run.id), 'steps', 1)
+end
+
+-- What a model call used: in the run's record and in the user's account of the day, where it settles what was reserved.
+-- used: the numbers of USED by name.  by: kind|model
+local function account(run, used, day, by)
+  local record, spent = key('run:' .. run.id), key('spend:' .. day)
+  for _, name in ipairs(USED) do
+    local count = int(used[name])
+    if count > 0 then
+      redis.call('HINCRBY', record, name, count)
+      redis.call('HINCRBY', spent, by .. '|' .. name, count)
+    end
   end
+  redis.call('HINCRBY', spent, 'tokens', int(used.input_tokens) + int(used.output_tokens))
+  redis.call('HDEL', spent, 'r:' .. run.id)
+  redis.call('EXPIRE', spent, C.spend_keep_s)
+  redis.call('HSET', record, 'failures', 0)
 end
 
 -- True when the last step already is this one: the reply of an earlier call was lost, nothing is left to do.

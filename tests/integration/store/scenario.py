@@ -47,6 +47,7 @@ async def full_scenario(world: World) -> None:
     for _ in range(5):
         await world.say(other)
     opened = await world.hold((await world.sessions.get(USER, other))["open"])
+    await world.batch(opened, 2, away=True)
     await world.batch(opened, 5)
     assert await opened.suspend()
     waiting = await world.held(RunKind.CURATION)

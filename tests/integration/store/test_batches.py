@@ -33,7 +33,8 @@ async def test_a_batch_its_step_and_its_children_appear_together(world: World) -
     children = await world.batch(parent, 2, "b1")
     assert world.bell.ids() == children == ["b1.0", "b1.1"]
     assert await world.runs.steps(USER, parent.record.id) == [calls_step(), StartedStep(calls=(0,), batch="b1")]
-    joined, records = await world.runs.batch(USER, "b1")
+    batch = await world.runs.batch(USER, "b1")
+    joined, records = batch.joined, list(batch.children)
     assert (joined, [(record.id, record.index, record.parent, record.batch) for record in records]) == (
         False, [(f"b1.{n}", n, parent.record.id, "b1") for n in range(2)],
     )  # fmt: skip
@@ -45,10 +46,10 @@ async def test_a_batch_whose_answer_was_lost_is_created_once(world: World) -> No
     parent = await world.held()
     guard = guard_of(parent)
     children = [new_run(run=f"b.{n}", parent=parent.record.id, batch="b", index=n) for n in range(2)]
-    await world.runs.create_batch(guard, started("b"), 0, children)
+    await world.runs.create_batch(guard, started("b"), "b", 0, children)
     await world.end("b.0")
     before = await world.snapshot()
-    await world.runs.create_batch(guard, started("b"), 0, children)
+    await world.runs.create_batch(guard, started("b"), "b", 0, children)
     assert await world.snapshot() == before
 
 
@@ -57,10 +58,14 @@ async def test_a_batch_under_an_ended_or_lost_parent_creates_nothing(world: Worl
     guard = guard_of(parent)
     await world.take_over(parent)
     with pytest.raises(LeaseLost):
-        await world.runs.create_batch(guard, started("b"), 0, [new_run(run="b.0", parent=parent.record.id, batch="b")])
+        await world.runs.create_batch(
+            guard, started("b"), "b", 0, [new_run(run="b.0", parent=parent.record.id, batch="b")]
+        )
     await world.runs.cancel(USER, parent.record.id)
     with pytest.raises(RunCancelled):
-        await world.runs.create_batch(guard, started("b"), 0, [new_run(run="b.0", parent=parent.record.id, batch="b")])
+        await world.runs.create_batch(
+            guard, started("b"), "b", 0, [new_run(run="b.0", parent=parent.record.id, batch="b")]
+        )
     assert await world.runs.fields(USER, "b.0") == {}
     with pytest.raises(NotFound):
         await world.runs.batch(USER, "b")
@@ -77,11 +82,12 @@ async def test_the_last_child_joins_the_batch_once_and_wakes_the_parent(world: W
     world.bell.take()
     for child in (children[2], children[0]):
         await world.end(child)
-    assert (world.bell.ids("turn"), (await world.runs.batch(USER, "b"))[0]) == ([], False)
+    assert (world.bell.ids("turn"), (await world.runs.batch(USER, "b")).joined) == ([], False)
     last = await world.hold(children[1])
     await last.finish(FAILED)
     await last.finish(FAILED)
-    joined, records = await world.runs.batch(USER, "b")
+    batch = await world.runs.batch(USER, "b")
+    joined, records = batch.joined, list(batch.children)
     assert (joined, [record.state for record in records]) == (True, ["completed", "failed", "completed"])
     assert world.bell.ids("turn") == [run]
     events = await world.stream(session)
@@ -116,7 +122,8 @@ async def test_a_batch_is_joined_however_its_children_end(world: World, how: str
             await world.on("HSET", f"run:{one}", "attempts", 3)
             await world.take_over(await world.hold(one))
     assert world.bell.ids("curation") == [parent.record.id]
-    joined, [first, _] = await world.runs.batch(USER, first_batch(parent.steps[-1]))
+    batch = await world.runs.batch(USER, first_batch(parent.steps[-1]))
+    joined, [first, _] = batch.joined, batch.children
     assert joined
     assert first.state in {"failed", "cancelled", "timed_out", "lost"}
     assert first.exit_reason

@@ -100,7 +100,9 @@ async def test_stop_reaches_children_that_run_wait_and_are_not_yet_there(world: 
     with pytest.raises(RunCancelled):
         await first.append(tool_step())
     with pytest.raises(RunCancelled):
-        await world.runs.create_batch(guard, started("more"), 1, [new_run(parent=parent.record.id, batch="more")])
+        await world.runs.create_batch(
+            guard, started("more"), "more", 1, [new_run(parent=parent.record.id, batch="more")]
+        )
     for above in (parent.record.id, children[0]):
         with pytest.raises(InvalidRequest, match="has ended"):
             await world.runs.create(new_run(parent=above))

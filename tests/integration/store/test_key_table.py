@@ -32,7 +32,8 @@ def rules_of(name: str) -> list[KeyRule]:
 #: What the table announces, in seconds; None = the key stays.
 LIFE: dict[str, int | None] = {
     "none": None, "trimmed at each creation": None, "deleted when applied": None,
-    "7 days": CONFIG.keep_s, "24 h": DAY_S, "1 day": DAY_S, "1 h": 3600, "2 periods, at least 1 h": 3600,
+    "7 days": CONFIG.keep_s, "90 days": CONFIG.spend_keep_s,
+    "24 h": DAY_S, "1 day": DAY_S, "1 h": 3600, "2 periods, at least 1 h": 3600,
     "under 1 s": 1, "7 days after its end": CONFIG.keep_s, "7 days after the parent's end": CONFIG.keep_s,
     "7 days after delivery": CONFIG.keep_s, "1 h after the last turn": 3600,
 }  # fmt: skip

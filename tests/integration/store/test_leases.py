@@ -62,7 +62,7 @@ class Holder:
 
     async def batch_create(self) -> None:
         children = [new_run(run="late.0", parent=self.journal.record.id, batch="late")]
-        await self.world.runs.create_batch(guard_of(self.journal), started("late"), 0, children)
+        await self.world.runs.create_batch(guard_of(self.journal), started("late"), "late", 0, children)
 
     async def doc_write(self) -> None:
         state = await self.world.memory.document(USER, Document.USER)

@@ -345,7 +345,8 @@ async def test_a_result_whose_store_was_away_is_written_when_it_is_back(server: 
         server.start()
         await finishing
         await world.end(children[2])
-        joined, records = await world.runs.batch(USER, "b")
+        batch = await world.runs.batch(USER, "b")
+        joined, records = batch.joined, list(batch.children)
         assert (joined, [(record.state, record.result["text"]) for record in records]) == (
             True,
             [("completed", "done")] * 3,

@@ -135,7 +135,17 @@ async def test_steps_are_kept_in_order_and_their_tokens_are_summed(world: World)
 async def test_a_step_whose_answer_was_lost_is_stored_once(world: World) -> None:
     journal = await world.held()
     step = ANSWER.model_dump_json()
-    args = ("run_append", journal.record.id, journal.lease.fence, journal.lease.holder, 0, step, 7, 3)
+    args = (
+        "run_append",
+        journal.record.id,
+        journal.lease.fence,
+        journal.lease.holder,
+        0,
+        step,
+        ANSWER.usage.model_dump_json(),
+        "2030-01-01",
+        "child|m",
+    )
     assert await world.word(*args) == await world.word(*args) == "ok"
     assert await world.runs.steps(USER, journal.record.id) == [ANSWER]
     assert (await world.runs.get(USER, journal.record.id)).usage == Usage(input_tokens=7, output_tokens=3, calls=1)
@@ -145,7 +155,9 @@ async def test_another_step_at_a_taken_index_is_refused(world: World) -> None:
     journal = await world.held()
     await journal.append(ANSWER)
     other = tool_step("other").model_dump_json()
-    word = await world.word("run_append", journal.record.id, journal.lease.fence, journal.lease.holder, 0, other, 0, 0)
+    word = await world.word(
+        "run_append", journal.record.id, journal.lease.fence, journal.lease.holder, 0, other, "", "", ""
+    )
     assert word == "lost"
     assert await world.runs.steps(USER, journal.record.id) == [ANSWER]
 

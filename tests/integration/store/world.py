@@ -13,6 +13,7 @@ from hermes_tasks.contracts.kinds import ExitReason, RunKind, RunState
 from hermes_tasks.contracts.memory import EntryKind
 from hermes_tasks.contracts.runs import NewRun, Outcome, Policy
 from hermes_tasks.contracts.steps import ModelStep, StartedStep, ToolCall, ToolStep, Usage
+from hermes_tasks.contracts.tools import ToolOutput
 from hermes_tasks.store import hints
 from hermes_tasks.store.channel import BUILTIN, Channel, Draining
 from hermes_tasks.store.client import Store, StoreConfig
@@ -171,8 +172,10 @@ class World:
     async def held(self, kind: RunKind = RunKind.CHILD, **more: Any) -> StoreJournal:
         return await self.hold(await self.create(kind, **more))
 
-    async def batch(self, parent: StoreJournal, count: int, name: str = "") -> list[str]:
-        """A delegation of ``count`` children under ``parent``."""
+    async def batch(
+        self, parent: StoreJournal, count: int, name: str = "", *, away: bool = False, wait_s: int = 0
+    ) -> list[str]:
+        """A delegation of ``count`` children under ``parent``; ``away``: nobody waits for them."""
         batch = name or new_id()
         children = [
             new_run(
@@ -182,7 +185,8 @@ class World:
             for n in range(count)
         ]  # fmt: skip
         async with parent.slot(0, "delegate_task") as slot:
-            await self.runs.create_batch(slot.guard, slot.started(batch), 0, children)
+            step = slot.step(ToolOutput("a handle")) if away else slot.started(batch)
+            await self.runs.create_batch(slot.guard, step, batch, 0, children, wait_s=wait_s)
             slot.written()
         return [child.id for child in children]
 

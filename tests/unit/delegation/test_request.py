@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hermes_tasks.contracts.errors import InvalidRequest
-from hermes_tasks.delegation.request import Task, read_tasks
+from hermes_tasks.delegation.request import Request, Task, read_request
 
 PORTS, USERS = Task("list ports"), Task("list users")
 
@@ -29,7 +29,7 @@ PORTS, USERS = Task("list ports"), Task("list users")
     ],
 )
 def test_what_is_unmistakable_is_read(args: dict[str, Any], tasks: list[Task]) -> None:
-    assert read_tasks(args, 12) == tasks
+    assert read_request(args, 12) == Request(tuple(tasks))
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_what_is_unmistakable_is_read(args: dict[str, Any], tasks: list[Task]) -
         ({"tasks": [{"context": "here"}]}, "task 0 has no goal"),
         ({"tasks": [{"goal": 3}]}, "task 0 has no goal"),
         ({"tasks": [{"goal": "list ports", "context": {"a": 1}}]}, "context of task 0 is an object; give text"),
-        ({"goal": "list ports", "context": 3}, "context is a number; give text"),
+        ({"goal": "list ports", "context": 3}, "context of task 0 is a number; give text"),
     ],
 )
 def test_the_rest_is_refused_naming_the_item_and_the_shape(args: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        read_tasks(args, 12)
+        read_request(args, 12)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
     if "context" not in says:
@@ -67,6 +67,6 @@ def test_the_rest_is_refused_naming_the_item_and_the_shape(args: dict[str, Any],
 @pytest.mark.parametrize("form", [lambda tasks: tasks, json.dumps, lambda tasks: [json.dumps(tasks)]])
 def test_more_tasks_than_allowed_are_refused_with_both_numbers(form) -> None:
     tasks = [{"goal": f"count {number}"} for number in range(4)]
-    assert len(read_tasks({"tasks": form(tasks)}, 4)) == 4
+    assert len(read_request({"tasks": form(tasks)}, 4).tasks) == 4
     with pytest.raises(InvalidRequest, match="4 tasks in one call, 3 are allowed; nothing was started"):
-        read_tasks({"tasks": form(tasks)}, 3)
+        read_request({"tasks": form(tasks)}, 3)

@@ -44,7 +44,7 @@ def test_the_peers_keys_are_there_in_task_order() -> None:
     assert [(one["task_index"], one["goal"]) for one in found["results"]] == [(0, "goal 0"), (1, "goal 1")]
     assert set(found["results"][0]) == {
         "task_index", "goal", "status", "summary", "exit_reason", "api_calls", "duration_seconds", "model", "tokens",
-        "tool_trace", "run",
+        "cost", "tool_trace", "run",
     }  # fmt: skip
     assert found["results"][1]["duration_seconds"] == 2.0
 

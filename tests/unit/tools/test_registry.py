@@ -38,10 +38,9 @@ def call(name: str, arguments: str = "{}") -> ToolCall:
 
 
 REGISTRY = Registry(
-    [Double("read_file"), Double("write_file"), Double("memory", "memory"), Double("delegate_task", "delegation")],
-    refusals={"delegation": "delegation depth reached"},
+    [Double("read_file"), Double("write_file"), Double("memory", "memory"), Double("delegate_task", "delegation")]
 )
-CHILD = policy("file", "memory")
+CHILD = policy("file", "memory").model_copy(update={"refusals": {"delegation": "delegation depth reached"}})
 
 
 def refusal(name: str, arguments: str = "{}") -> str:

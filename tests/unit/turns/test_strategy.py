@@ -58,8 +58,11 @@ def strategy(session: StoredSession | None = None, *, recall: str = "", time: st
     async def now_words(user: str) -> str:
         return time
 
+    async def results(user: str, batch: str) -> str:
+        return f"found by {batch} for {user}"
+
     stored = cast("Sessions", session or StoredSession())
-    return TurnStrategy(stored, lambda _: ({"name": "memory"},), sections, recalled, now_words)
+    return TurnStrategy(stored, lambda _: ({"name": "memory"},), sections, recalled, now_words, results)
 
 
 async def test_the_prompt_is_layered_and_the_message_comes_last() -> None:
