@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.integration.composed import (
     results,
     tools,
 )
+from tests.integration.gate import Gate
 
 pytestmark = pytest.mark.anyio
 
@@ -53,24 +53,6 @@ def tasks(*goals: str) -> dict[str, Any]:
 def told(one: Process) -> list[list[dict[str, Any]]]:
     """The result lists that the last request of the turn shows, call by call."""
     return [json.loads(text)["results"] for text in results(one.model.of(RunKind.TURN)[-1])]
-
-
-class Gate:
-    """Children that stop inside their model call until they are let go, one by one."""
-
-    def __init__(self) -> None:
-        self.inside: list[str] = []
-        self.free: dict[str, asyncio.Event] = {}
-
-    async def __call__(self, request: ModelRequest) -> ModelStep:
-        goal = goal_of(request)
-        self.inside.append(goal)
-        await self.free.setdefault(goal, asyncio.Event()).wait()
-        self.inside.remove(goal)
-        return said(f"answer {goal}")
-
-    def let_go(self, goal: str) -> None:
-        self.free.setdefault(goal, asyncio.Event()).set()
 
 
 async def test_results_come_in_task_order_whatever_ends_first(store_url: str, tmp_path: Path) -> None:
