@@ -152,8 +152,11 @@ class _Run:
                 raise
             await self._streaming.restart()
             return await self._condense()
-        await self._journal.append(answer.model_copy(update={"text": scrub(answer.text)}))
+        said = scrub(answer.text)
+        await self._journal.append(answer.model_copy(update={"text": said}))
         self._streaming = None
+        if not is_blank(said):
+            await self._tell(ProgressNote(kind="answer", step=len(steps) - 1, text=said))
         return None
 
     async def _condense(self) -> Outcome | None:

@@ -180,6 +180,22 @@ class Client:
         """End a run and everything below it; returns the state it is in. A second call changes nothing."""
         return str((await self._ask("POST", f"/v1/runs/{segment(run)}/cancel"))["state"])
 
+    async def cancel_batch(self, batch: str) -> int:
+        """End every open child of a delegation; returns how many. A second call changes nothing."""
+        return int((await self._ask("POST", f"/v1/batches/{segment(batch)}/cancel"))["cancelled"])
+
+    async def cancel_session(self, session: str) -> int:
+        """Stop a session: its open turn, what waits, what works in the background; returns how many were ended."""
+        return int((await self._ask("POST", f"/v1/sessions/{segment(session)}/cancel"))["cancelled"])
+
+    async def explain(self, run: str) -> dict[str, Any]:
+        """Why a run is where it is: ``{run, state, reasons}``, each ``{what, detail, since_ms, until_ms}``."""
+        return await self._ask("GET", f"/v1/runs/{segment(run)}/explain")
+
+    async def transcript(self, run: str, after: int = 0) -> dict[str, Any]:
+        """What a run said and did from step ``after`` on: ``{run, state, next, lines}``."""
+        return await self._ask("GET", f"/v1/runs/{segment(run)}/transcript", params={"after": after})
+
     async def memory(self) -> dict[str, Any]:
         """Both memory documents: ``{memory, user}``, each ``{entries, chars, limit_chars}``."""
         return await self._ask("GET", "/v1/memory")

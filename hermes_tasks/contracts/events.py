@@ -14,9 +14,10 @@ class EventType(StrEnum):
     TOOL_STARTED = "tool.started"  # {run, name}
     TOOL_ENDED = "tool.ended"  # {run, name, status}
     BATCH_STARTED = "batch.started"  # {run, batch, children: [{run, index, goal}]}
-    CHILD_STARTED = "child.started"  # {run, batch, index, attempt}
-    CHILD_TOOL = "child.tool"  # {run, batch, index, name}
-    CHILD_ENDED = "child.ended"  # {run, batch, index, status}
+    CHILD_STARTED = "child.started"  # {run, batch, index, count, parent, depth, goal, model, toolsets}
+    CHILD_TOOL = "child.tool"  # {run, batch, index, name, tool_count}
+    CHILD_TEXT = "child.text"  # {run, batch, index, step, text}: what it said in one answer, at most 600 characters
+    CHILD_ENDED = "child.ended"  # {run, batch, index, status, exit_reason, duration_ms, usage}
     BATCH_DETACHED = "batch.detached"  # {run, batch}: nobody waits for it any more, its results come as a turn
     BATCH_JOINED = "batch.joined"  # {run, batch}
     TURN_ENDED = "turn.ended"  # {turn, run, state, exit_reason, text, usage}

@@ -121,9 +121,12 @@ AnyTool = Tool | StoredTool | DeferredTool
 
 @dataclass(frozen=True, slots=True)
 class ProgressNote:
-    """What a run tells its watchers while it works; turned into session events by its strategy."""
+    """What a run tells its watchers while it works; turned into session events by its strategy.
 
-    kind: Literal["text", "tool_started", "tool_ended", "step_restarted"]
+    ``text`` is a piece of the answer that is being said, ``answer`` the whole of one that was stored.
+    """
+
+    kind: Literal["text", "answer", "tool_started", "tool_ended", "step_restarted"]
     step: int
     text: str = ""
     name: str = ""

@@ -10,15 +10,19 @@ from hermes_tasks.contracts.events import EventType
 from hermes_tasks.contracts.journal import Journal
 from hermes_tasks.contracts.kinds import RunKind
 from hermes_tasks.contracts.runs import Outcome, Policy
+from hermes_tasks.contracts.steps import ToolStep
 from hermes_tasks.contracts.strategy import Event, Plan
 from hermes_tasks.contracts.tools import ProgressNote
 from hermes_tasks.delegation.grant import DELEGATION, FLAT, Nesting
+from hermes_tasks.safety.masking import mask_secrets
 
 _FRAME: Final = (
     "You are a sub-agent. Another agent gave you one task and waits for the result; nobody can answer questions. "
     "You know nothing of its conversation but what stands here. Work with your tools, check what you claim, and end "
     "with a tight summary: the outcome first, then what it rests on, then what could not be done and why."
 )
+#: Of one answer in the events of the session (spec 1.1.10: lines of a live transcript).
+_SHOWN_CHARS: Final = 600
 
 
 class ChildStrategy:
@@ -70,12 +74,18 @@ class ChildStrategy:
         )
 
     def events(self, journal: Journal, note: ProgressNote) -> Sequence[Event]:
-        """Tool calls are told to the session that waits; a child's text is not part of its conversation."""
-        if note.kind != "tool_started":
-            return ()
+        """Each tool call, and the beginning of each answer, as progress: neither is part of the conversation."""
         record = journal.record
-        data = {"run": record.id, "batch": record.batch, "index": record.index, "name": note.name}
-        return ((EventType.CHILD_TOOL, data),)
+        who = {"run": record.id, "batch": record.batch, "index": record.index}
+        match note.kind:
+            case "tool_started":
+                count = sum(isinstance(step, ToolStep) for step in journal.steps) + 1
+                return ((EventType.CHILD_TOOL, {**who, "name": note.name, "tool_count": count}),)
+            case "answer":
+                text = mask_secrets(note.text[: 2 * _SHOWN_CHARS])[:_SHOWN_CHARS]
+                return ((EventType.CHILD_TEXT, {**who, "step": note.step, "text": text}),)
+            case _:
+                return ()
 
     async def finish(self, journal: Journal, outcome: Outcome) -> None:
         """End the run; the last child of a batch joins it in the same script."""

@@ -64,10 +64,18 @@ def a_run(run: Annotated[str, Path()]) -> str:
     return run
 
 
+def a_batch(batch: Annotated[str, Path()]) -> str:
+    """A batch id that can exist; any other does not."""
+    if not _RUN.fullmatch(batch):
+        raise NotFound("there is no such batch", field="batch")
+    return batch
+
+
 State = Annotated[FrontState, Depends(state_of)]
 TheUser = Annotated[User, Depends(the_user)]
 SessionId = Annotated[str, Depends(a_session)]
 RunId = Annotated[str, Depends(a_run)]
+BatchId = Annotated[str, Depends(a_batch)]
 Limit = Annotated[int, Query(ge=1, le=_MOST)]
 PAGE: Final = _PAGE
 NEW_WORK: Final = (Depends(new_work),)

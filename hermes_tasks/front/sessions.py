@@ -54,6 +54,15 @@ async def post_message(
     return {"message": posted.message, "accepted": posted.accepted, "session": session}
 
 
+@router.post("/sessions/{session}/cancel")
+async def stop(state: State, user: TheUser, session: SessionId) -> dict[str, Any]:
+    """Stop a session: its open turn, the messages that wait, and what works for it in the background.
+
+    They stand in the history as cancelled, and the session takes the next message at once. A second call: 0.
+    """
+    return {"session": session, "cancelled": await state.services.sessions.stop(user.id, session)}
+
+
 @router.get("/sessions/{session}/history")
 async def history(
     state: State,

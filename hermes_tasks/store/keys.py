@@ -162,6 +162,7 @@ GLOBAL_KEYS: Final = (
     KeyRule("ht:sweep:<name>:<n>", "string", "who sweeps a shard now; only limits load", "2 per shard", "under 1 s"),
     KeyRule("ht:slot:<entry>:<slot>", "string", "a system entry's fired slot", "1 per slot", "2 periods, at least 1 h"),
     KeyRule("ht:beat", "string", "when a scheduler last ticked (ms)", "1", "1 day"),
+    KeyRule("ht:workers", "zset", "queue|process to when it last swept (ms)", "workers of the last day", "none"),
     KeyRule("ht:meta", "hash", "layout version and the home this store belongs to", "1", "none"),
     KeyRule("ht:wake:<front>", "stream", "wakes the event reader of one front process", "1 entry", "1 h"),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from redis.exceptions import RedisError
@@ -15,10 +15,12 @@ from redis.exceptions import RedisError
 from hermes_tasks.contracts.bell import Bell
 from hermes_tasks.contracts.errors import InvalidRequest, Retryable, StoreFull
 from hermes_tasks.contracts.ids import new_id
+from hermes_tasks.contracts.kinds import Queue
 from hermes_tasks.observe.logging import get_logger
 from hermes_tasks.store import hints
 from hermes_tasks.store.client import Store
 from hermes_tasks.store.keys import SHARDS, job_shard_key, shard_key, user_key
+from hermes_tasks.store.presence import Presence
 from hermes_tasks.store.rings import rings_of
 
 _PER_SHARD: Final = 200
@@ -31,12 +33,17 @@ class Recovery:
     """One sweeper.
 
     Args:
+        queues: what this process takes doorbells from, so that others can see that somebody does.
         on_takeover: told how many leases a sweep took over.
     """
 
-    def __init__(self, store: Store, bell: Bell, *, on_takeover: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, store: Store, bell: Bell, *, queues: Sequence[Queue] = (),
+        on_takeover: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
         self._store, self._bell, self._on_takeover = store, bell, on_takeover
         self._name = new_id()
+        self._presence = Presence(store, queues)
         self._last: float | None = None
         self._calm_from = 0.0
         self._server_run = ""
@@ -78,6 +85,7 @@ class Recovery:
         )
         self._note_restart(str(replies[0].get("run_id", "")))
         self._store.saw_time(int(replies[0]["server_time_usec"]) // 1000)
+        await self._presence.announce()
         looked = 0
         for number, flat in enumerate(replies[1:]):
             pairs = (

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +18,7 @@ from hermes_tasks.contracts.strategy import Lost
 from hermes_tasks.store.client import PATIENT, Store
 from hermes_tasks.store.journal import Guard, StoreJournal
 from hermes_tasks.store.keys import user_key
+from hermes_tasks.store.presence import process_name
 from hermes_tasks.store.renewer import Lease, Renewer
 from hermes_tasks.store.rings import rings_of
 
@@ -84,7 +83,7 @@ class Runs:
         self._store, self._bell, self._renewer = store, bell, renewer
         self._suspect: tuple[StoreJournal, int] | None = None
         self._asking_for_suspect = False
-        self._worker = f"{socket.gethostname()}:{os.getpid()}"
+        self._worker = process_name()
 
     async def create(self, run: NewRun) -> bool:
         """Store a run and ring for it, or let it wait for its window. False when the id exists: nothing changed.

@@ -97,6 +97,8 @@ class TurnStrategy:
                 return ((EventType.TOOL_STARTED, {"run": run, "name": note.name}),)
             case "tool_ended":
                 return ((EventType.TOOL_ENDED, {"run": run, "name": note.name, "status": note.status}),)
+            case "answer":
+                return ()  # its pieces were shown as they came
 
     async def finish(self, journal: Journal, outcome: Outcome) -> None:
         """Commit: history, channel entry, owed review, the answer's event and the next turn, in one script."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -56,14 +57,15 @@ class WorkerProcess:
 
     Args:
         runs: this process executes runs; one that only drains or delivers does without their libraries.
+        queues: what it takes doorbells from.
     """
 
-    def __init__(self, base: Base, renewer: Renewer, *, runs: bool, parts: Parts) -> None:
+    def __init__(self, base: Base, renewer: Renewer, *, runs: bool, parts: Parts, queues: Sequence[Queue] = ()) -> None:
         self.base, self.renewer = base, renewer
         self.agents = compose_agents(base, parts) if runs else None
         self.drainer = Drainer(base.channel, batch=base.settings.memory.drain_batch, render=parts.render)
         self.delivery = InboxDelivery(base.jobs)
-        self.recovery = Recovery(base.store, base.bell)
+        self.recovery = Recovery(base.store, base.bell, queues=queues)
         self._sweeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -112,13 +114,14 @@ def compose_agents(base: Base, parts: Parts) -> Agents:
 
 
 def open_worker(
-    settings: Settings, *, events: bool = True, runs: bool = True, parts: Parts | None = None
-) -> WorkerProcess:
+    settings: Settings, *, events: bool = True, runs: bool = True, parts: Parts | None = None,
+    queues: Sequence[Queue] = (),
+) -> WorkerProcess:  # fmt: skip
     """Compose one worker process; nothing is connected yet. Call it inside its event loop."""
     renewer = Renewer(store_url(settings), store_config(settings), on_stuck=end_stuck_process)
     parts = parts or Parts()
     base = make_base(settings, events=events, renewer=renewer, bell=parts.bell)
-    return WorkerProcess(base, renewer, runs=runs, parts=parts)
+    return WorkerProcess(base, renewer, runs=runs, parts=parts, queues=queues)
 
 
 def run_worker(role: str, slots: int, *, parts: Parts | None = None, grace_s: float = GRACE_S) -> NoReturn:
@@ -137,7 +140,7 @@ def run_worker(role: str, slots: int, *, parts: Parts | None = None, grace_s: fl
 
     async def compose() -> WorkerProcess:
         runs = not RUNLESS.issuperset(ROLES[role].queues)
-        worker = open_worker(settings, events=chosen.events, runs=runs, parts=parts)
+        worker = open_worker(settings, events=chosen.events, runs=runs, parts=parts, queues=ROLES[role].queues)
         await worker.start()
         return worker
 

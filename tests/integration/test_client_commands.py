@@ -18,8 +18,9 @@ import pytest
 
 from hermes_tasks.contracts.events import EventType
 from hermes_tasks.contracts.home import Home
-from hermes_tasks.contracts.kinds import ExitReason, RunState
-from hermes_tasks.contracts.runs import Outcome
+from hermes_tasks.contracts.kinds import ExitReason, RunKind, RunState
+from hermes_tasks.contracts.runs import NewRun, Outcome
+from hermes_tasks.contracts.steps import ModelStep, ToolCall
 from hermes_tasks.settings.sections import FrontSettings
 from hermes_tasks.store.journal import StoreJournal
 from hermes_tasks.testing.waiting import eventually
@@ -191,6 +192,61 @@ class Terminal:
     async def ended(self) -> int:
         async with asyncio.timeout(20):
             return await self._process.wait()
+
+
+async def test_runs_are_explained_followed_and_stopped(store_url: str, tmp_path: Path) -> None:
+    async def delegates(journal: StoreJournal) -> None:
+        """A turn that waits for two children, of which nobody takes care."""
+        runs = stack.services.runs
+        batch = f"{journal.record.id}-b"
+        children = [
+            NewRun(
+                id=f"{batch}.{n}", kind=RunKind.CHILD, user="me", session="s", parent=journal.record.id, batch=batch,
+                index=n, depth=1, spec={"goal": f"goal {n}"}, policy=journal.record.policy,
+            )
+            for n in range(2)
+        ]  # fmt: skip
+        call = ToolCall(id="c", name="delegate_task", arguments='{"goal": "x"}')
+        await journal.append(ModelStep(text="I hand it on", calls=(call,), finish="tool_calls"))
+        async with journal.slot(0, "delegate_task") as slot:
+            await runs.create_batch(slot.guard, slot.started(batch), batch, 0, children)
+            slot.written()
+        assert await journal.suspend()
+
+    async with front(store_url, play=delegates) as stack, shell(stack, tmp_path) as sh:
+        services = stack.services
+        await services.sessions.open("me", "s")
+        turn = (await services.sessions.post("me", "s", "go")).message
+        stack.services.start_turn("me", turn)
+        await eventually(lambda: _is(services, turn, RunState.WAITING))
+        why = await sh.json("runs", "explain", turn)
+        assert (why["state"], [reason["what"] for reason in why["reasons"]]) == ("waiting", ["children"] * 2)
+        code, out, _ = await sh.run("runs", "explain", turn)
+        assert code == 0
+        assert f"child 1 of 2 ({turn}-b.1) is queued (since 20" in out
+        assert (await sh.run("runs", "explain", "nothing-like-it"))[0] == 2
+        following = asyncio.create_task(sh.run("runs", "tail", turn))
+        assert await sh.json("runs", "cancel", f"{turn}-b.0") == {"run": f"{turn}-b.0", "state": "cancelled"}
+        code, out, _ = await sh.run("runs", "cancel", "--batch", f"{turn}-b")
+        assert (code, out) == (0, f"batch {turn}-b: 1 ended\n")
+        assert (await sh.json("runs", "cancel", "--batch", f"{turn}-b"))["cancelled"] == 0
+        assert (await sh.run("runs", "cancel", "--batch", "--session", "s"))[0] == 2
+        waiting = (await services.sessions.post("me", "s", "later")).message
+        assert (await sh.json("runs", "explain", waiting))["state"] == "inbox"
+        assert (await sh.json("runs", "cancel", "--session", "s"))["cancelled"] == 2
+        code, out, err = await following
+        assert (code, err) == (0, "")
+        assert f"{turn} | model: I hand it on" in out
+        assert f"{turn} | call delegate_task:" in out
+        assert f"child 0 {turn}-b.0 | state: cancelled" in out
+        assert out.splitlines()[-1].endswith("| state: cancelled")
+        history = await services.sessions.history("me", "s")
+        assert [(entry["user"], entry["state"]) for entry in history] == [("go", "cancelled"), ("later", "cancelled")]
+        assert (await sh.run("runs", "cancel", "--session", "no-such"))[0] == 2
+
+
+async def _is(services: Any, run: str, state: RunState) -> bool:
+    return bool((await services.runs.get("me", run)).state is state)
 
 
 def _take_terminal(descriptor: int) -> None:

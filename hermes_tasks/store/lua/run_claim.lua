@@ -25,7 +25,12 @@ if run.state == 'queued' then
     local deadline = NOW + int(run.deadline_s) * 1000
     redis.call('HSET', record, 'started', ms(NOW), 'deadline', ms(deadline))
     look_at('end:' .. run.id, math.max(deadline, NOW + C.lease_ms)) -- the holder looks at its deadline by itself
-    if run.batch ~= '' then emit(run.session, 'child.started', { run = run.id, batch = run.batch, index = int(run.index) }) end
+    if run.batch ~= '' then
+      local policy, spec = cjson.decode(run.policy), cjson.decode(run.spec)
+      emit(run.session, 'child.started', { run = run.id, batch = run.batch, index = int(run.index),
+        count = int(redis.call('HGET', key('batch:' .. run.batch), 'size')), parent = run.parent, depth = int(run.depth),
+        goal = spec.goal or '', model = policy.model, toolsets = policy.toolsets })
+    end
   end
   look_at('run:' .. run.id, NOW + C.lease_ms)
   run = run_get(run.id)

@@ -68,7 +68,9 @@ local post_results
 local function join_child(run)
   local batch = key('batch:' .. run.batch)
   local left = redis.call('HINCRBY', batch, 'left', -1)
-  emit(run.session, 'child.ended', { run = run.id, batch = run.batch, index = int(run.index), status = run.state })
+  emit(run.session, 'child.ended', { run = run.id, batch = run.batch, index = int(run.index), status = run.state,
+    exit_reason = run.exit_reason, duration_ms = int(run.started) > 0 and NOW - int(run.started) or 0,
+    usage = usage_of(run_get(run.id)) })
   if left > 0 then return end
   redis.call('HSET', batch, 'joined', ms(NOW))
   redis.call('HSETNX', batch, 'road', 'inline')
@@ -172,7 +174,7 @@ local function account(run, used, day, by)
   redis.call('HINCRBY', spent, 'tokens', int(used.input_tokens) + int(used.output_tokens))
   redis.call('HDEL', spent, 'r:' .. run.id)
   redis.call('EXPIRE', spent, C.spend_keep_s)
-  redis.call('HSET', record, 'failures', 0)
+  redis.call('HSET', record, 'failures', 0, 'why', '')
 end
 
 -- True when the last step already is this one: the reply of an earlier call was lost, nothing is left to do.

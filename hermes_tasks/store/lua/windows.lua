@@ -11,7 +11,7 @@ local function on_admit(class, member)
     ring('drain', session, consumer)
   else
     local run = key('run:' .. member)
-    redis.call('HSET', run, 'admitted', 1, 'rung', 0)
+    redis.call('HSET', run, 'admitted', 1, 'rung', 0, 'queued', ms(NOW))
     look_at('run:' .. member, NOW + C.ring_ms)
     ring(TASK[redis.call('HGET', run, 'kind')], member)
   end

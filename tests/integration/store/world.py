@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from hermes_tasks.contracts.ids import new_id
-from hermes_tasks.contracts.kinds import ExitReason, RunKind, RunState
+from hermes_tasks.contracts.kinds import ExitReason, Queue, RunKind, RunState
 from hermes_tasks.contracts.memory import EntryKind
 from hermes_tasks.contracts.runs import NewRun, Outcome, Policy
 from hermes_tasks.contracts.steps import ModelStep, StartedStep, ToolCall, ToolStep, Usage
@@ -72,7 +72,7 @@ class World:
         self.jobs = Jobs(self.store, self.bell)
         self.memory = Memory(self.store)
         self.users = Users(self.store)
-        self.recovery = Recovery(self.store, self.bell)
+        self.recovery = Recovery(self.store, self.bell, queues=(Queue.DELEGATION,))
         self.events = EventReader(self.store)
 
     async def aclose(self) -> None:

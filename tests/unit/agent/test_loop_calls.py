@@ -256,6 +256,7 @@ async def test_a_broken_stream_is_taken_back_and_told_again() -> None:
         ("text", "Starting…"),
         ("step_restarted", ""),
         ("text", "whole"),
+        ("answer", "whole"),
     ]
 
 

@@ -58,7 +58,16 @@ def test_its_words_are_not_shown(kind: Literal["text", "tool_ended", "step_resta
 def test_its_tool_calls_are_shown_with_their_place() -> None:
     journal = MemoryJournal(child(goal="x"))
     [(kind, data)] = strategy().events(journal, ProgressNote(kind="tool_started", step=0, name="web"))
-    assert (kind, data) == (EventType.CHILD_TOOL, {"run": "run-1", "batch": "b", "index": 2, "name": "web"})
+    who = {"run": "run-1", "batch": "b", "index": 2}
+    assert (kind, data) == (EventType.CHILD_TOOL, {**who, "name": "web", "tool_count": 1})
+
+
+def test_what_it_says_is_shown_short_and_without_secrets() -> None:
+    key = "sk-proj-" + "aB3" * 16
+    note = ProgressNote(kind="answer", step=4, text=f"the key is {key} " + "x" * 2000)
+    [(kind, data)] = strategy().events(MemoryJournal(child(goal="x")), note)
+    assert (kind, data["step"], len(data["text"])) == (EventType.CHILD_TEXT, 4, 600)
+    assert key not in data["text"]
 
 
 async def test_its_end_is_written() -> None:
