@@ -42,8 +42,8 @@ class Workers:
     def environment(self) -> dict[str, str]:
         return self._environment
 
-    def start(self, script: str, *arguments: str, extra: dict[str, str] | None = None) -> None:
-        """Start ``benchmarks/<script>`` and wait for its line ``ready`` in the log."""
+    def start(self, script: str, *arguments: str, extra: dict[str, str] | None = None) -> int:
+        """Start ``benchmarks/<script>`` and wait for its line ``ready`` in the log; returns its process id."""
         mark = f"ready-{len(self._processes)}-{time.monotonic_ns()}"
         environment = {**self._environment, **(extra or {}), "BENCH_READY": mark}
         with self._log.open("ab") as log:
@@ -55,6 +55,13 @@ class Workers:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"{script} did not start:\n{self._log.read_text(errors='replace')[-2000:]}")
             time.sleep(0.02)
+        return process.pid
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL one of them and wait for its end."""
+        [process] = [one for one in self._processes if one.pid == pid]
+        process.kill()
+        process.wait()
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -8,9 +8,6 @@ those of docs/guarantees.md.
 from __future__ import annotations
 
 import asyncio
-import os
-import platform
-import statistics
 import sys
 import tempfile
 import time
@@ -18,56 +15,23 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-import redis
-from _fleet import Workers, quantile
-from bare import bare_app
-from celery import chord
+from _bench import NO_EVENTS, USERS, Bench, add_users, bare, conditions, measure, rate_row, time_row
 
 from hermes_tasks.contracts.ids import new_id
 from hermes_tasks.contracts.kinds import ExitReason, RunState
 from hermes_tasks.contracts.memory import EntryKind
-from hermes_tasks.contracts.runs import NewRun, Outcome
-from hermes_tasks.contracts.steps import ModelStep, StartedStep, ToolCall
+from hermes_tasks.contracts.runs import Outcome
+from hermes_tasks.contracts.steps import ModelStep
 from hermes_tasks.deploy import launcher
-from hermes_tasks.settings import load
-from hermes_tasks.store.address import store_url
 from hermes_tasks.store.channel import BUILTIN, NewEntry
-from hermes_tasks.store.journal import Guard
 from hermes_tasks.store.keys import user_key
-from hermes_tasks.store.renewer import Renewer
 from hermes_tasks.testing.server import EmbeddedServer
-from hermes_tasks.wiring.base import Base, make_base, policies, store_config
+from hermes_tasks.wiring.base import Base
 from hermes_tasks.wiring.start import SWITCH_S
 
-SESSIONS, TURNS, USERS = 50, 20, 10
+SESSIONS, TURNS = 50, 20
 REPEATS = 5
 MEMORY_SLOTS = str(launcher("memory").slots)  # as shipped
-NO_EVENTS = {"HERMES_TASKS_WORKERS__MEMORY__EVENTS": "false", "HERMES_TASKS_WORKERS__DELEGATION__EVENTS": "false"}
-
-
-class Bench:
-    """One store, the bare app and our records, and what was measured."""
-
-    def __init__(self, server: EmbeddedServer, root: Path) -> None:
-        self.server, self.log = server, root / "workers.log"
-        self.log.touch()
-        self.backend = server.paths.url(1)
-        self.app = bare_app(server.broker_url, self.backend)
-        self.plain = redis.Redis.from_url(self.backend)
-
-    def workers(self) -> Workers:
-        return Workers(self.server, self.log)
-
-    async def ours(self, work: Callable[[Base], Awaitable[list[float]]]) -> list[float]:
-        with self.workers() as probe:
-            settings = load(environ=probe.environment)
-        renewer = Renewer(store_url(settings), store_config(settings))
-        base = make_base(settings, renewer=renewer)
-        renewer.start()
-        try:
-            return await work(base)
-        finally:
-            await base.aclose()
 
 
 # -- ordered writes ----------------------------------------------------------------------------------------------------
@@ -194,104 +158,9 @@ async def our_commits(base: Base) -> list[float]:
     return times
 
 
-# -- three children → join ---------------------------------------------------------------------------------------------
-
-
-def bare_chords(bench: Bench) -> list[float]:
-    noop, join = bench.app.tasks["noop"], bench.app.tasks["join"]
-    times = []
-    for _ in range(100):
-        began = time.perf_counter()
-        chord([noop.s(), noop.s(), noop.s()])(join.s()).get(timeout=10, interval=0.001)
-        times.append(time.perf_counter() - began)
-    return times
-
-
-async def our_joins(base: Base) -> list[float]:
-    child = policies(base.settings)["child"]
-    times = []
-    for _ in range(100):
-        session = await base.sessions.open("u0")
-        posted = await base.sessions.post("u0", session, "delegate", local=True)
-        journal = await base.runs.claim("u0", posted.begun)
-        assert journal is not None
-        await journal.append(ModelStep(calls=(ToolCall(id="c", name="delegate_task", arguments="{}"),)))
-        batch = new_id()
-        children = [
-            NewRun(
-                id=f"{batch}.{index}", kind="child", user="u0", session=session, parent=posted.begun, batch=batch,
-                index=index, depth=1, spec={"goal": "answer"}, policy=child,
-            )
-            for index in range(3)
-        ]  # fmt: skip
-        guard = Guard("u0", posted.begun, journal.attempt, journal.lease.holder, 1)
-        began = time.perf_counter()
-        await base.runs.create_batch(guard, StartedStep(calls=(0,), batch=batch), batch, 0, children)
-        await joined(base, session)
-        times.append(time.perf_counter() - began)
-        await base.runs.cancel("u0", posted.begun)
-    return times
-
-
-async def joined(base: Base, session: str) -> None:
-    """Wait for the event that tells a client of the join."""
-    stream, last = user_key("u0", f"ev:{session}"), "0-0"
-    while True:
-        for _, events in await base.store.redis.xread({stream: last}, block=5000) or []:
-            if any(fields["type"] == "batch.joined" for _, fields in events):
-                return
-            last = events[-1][0]
-
-
-# -- the table ---------------------------------------------------------------------------------------------------------
-
-
-def rate_row(name: str, bare: list[float], ours: list[float], quiet: list[float], goal: str) -> None:
-    base = statistics.median(bare)
-    print(
-        f"{name:<44} {base:>9.0f}/s {statistics.median(ours):>9.0f}/s {statistics.median(ours) / base:>6.2f} x "
-        f"{statistics.median(quiet) / base:>6.2f} x   {goal}"
-    )
-
-
-def time_row(name: str, bare: list[float], ours: list[float], quiet: list[float], share: float, goal: str) -> None:
-    base = quantile(bare, share)
-    found = quantile(ours, share)
-    print(
-        f"{name:<44} {base * 1000:>8.2f} ms {found * 1000:>8.2f} ms {found / base:>6.2f} x "
-        f"{quantile(quiet, share) / base:>6.2f} x   {goal}"
-    )
-
-
-def measure(
-    bench: Bench, role: str, slots: int, body_ms: float, work: Callable[[Base], Awaitable[list[float]]]
-) -> list[list[float]]:
-    """The same work with events on and off."""
-    found = []
-    for extra in ({}, NO_EVENTS):
-        with bench.workers() as workers:
-            workers.start("ours.py", role, str(slots), str(body_ms), extra=extra)
-            found.append(asyncio.run(bench.ours(work)))
-    return found
-
-
-def bare(bench: Bench, work: Callable[[Bench], list[float]]) -> list[float]:
-    with bench.workers() as workers:
-        workers.start("bare.py", bench.server.broker_url, bench.backend)
-        return work(bench)
-
-
-async def add_users(base: Base) -> list[float]:
-    for user in range(USERS):
-        await base.users.add(f"u{user}")
-    return []
-
-
 def main() -> None:
     sys.setswitchinterval(SWITCH_S)  # as the front does
-    cores, python = os.cpu_count(), platform.python_version()
-    print(f"{platform.machine()}, {cores} cores, Python {python}, one embedded store, AOF everysec")
-    print(f"{'':<44} {'bare':>11} {'ours':>11} {'ratio':>8} {'no events':>8}   goal")
+    conditions()
     with tempfile.TemporaryDirectory() as root, EmbeddedServer(Path(root) / "home") as server:
         bench = Bench(server, Path(root))
         for body_ms in (0.5, 5.0):
@@ -313,9 +182,6 @@ def main() -> None:
         publishes = bare_publishes(bench)
         commits = [asyncio.run(bench.ours(our_commits))] * 2
         time_row("turn commit (front), p50", publishes, *commits, 0.5, "<= 2 x one apply_async")
-        chords = bare(bench, bare_chords)
-        joins = measure(bench, "delegation", launcher("delegation").slots, 0, our_joins)
-        time_row("3 children -> join, instant model, p50", chords, *joins, 0.5, "<= 1.0 x a chord of three no-ops")
     print("0 inversions, 0 lost, 0 doubled in every ordered run (checked after each burst)")
 
 

@@ -10,7 +10,7 @@ import pytest
 from hermes_tasks.contracts.kinds import PEER_STATUS, ExitReason, RunKind, RunState
 from hermes_tasks.contracts.runs import Policy, RunRecord
 from hermes_tasks.contracts.steps import ModelStep, StartedStep, SummaryStep, ToolCall, ToolStep, Usage
-from hermes_tasks.delegation.results import Ended, batch_result
+from hermes_tasks.delegation.results import Ended, batch_result, summary_chars
 
 POLICY = Policy(iterations=5, deadline_s=60)
 
@@ -131,3 +131,37 @@ def test_head_and_tail_end_at_lines_where_lines_are_short() -> None:
     head, _, rest = found["summary"].partition("\n[… ")
     assert head.endswith("text\n")
     assert rest.rpartition(" …]\n")[2].startswith("a line")
+
+
+@pytest.mark.parametrize(
+    ("static", "left", "count", "most"),
+    [
+        (24_000, None, 3, 24_000),  # unknown context: the static cap alone
+        (24_000, 100_000, 1, 24_000),  # 200,000 characters would fit
+        (24_000, 9_000, 3, 6_000),  # half of 9,000 tokens, over three, four characters each
+        (24_000, 100, 12, 2_000),  # never below the floor
+        (0, 9_000, 1, 18_000),  # 0 = no static cap
+        (1_000, 9_000, 1, 1_000),
+    ],
+)
+def test_a_summary_is_cut_to_what_the_parent_can_hold(static: int, left: int | None, count: int, most: int) -> None:
+    assert summary_chars(static, left, count) == most
+
+
+def test_without_any_cap_nothing_is_cut() -> None:
+    assert summary_chars(0, None, 1) > 10**9
+
+
+def test_money_is_told_with_what_lies_below_or_that_no_price_is_known() -> None:
+    used, below = (
+        Usage(input_tokens=5, calls=1, cost_micro=1_500_000),
+        Usage(input_tokens=2, calls=1, cost_micro=250_000),
+    )
+    found = entry(child(usage=used, below=below))
+    assert (found["tokens"]["input"], found["cost"]) == (7, 1.75)
+    assert entry(child(usage=Usage(calls=1, unpriced_calls=1)))["cost"] == "price unknown"
+
+
+def test_what_was_left_out_of_the_wish_stands_beside_the_result() -> None:
+    found = entry(child(spec={"goal": "g", "notes": ["no terminal"]}, exit_reason=ExitReason.TRUNCATED))
+    assert found["note"].startswith("no terminal; the answer was cut")
