@@ -1,5 +1,5 @@
-"""Cancel with real processes (field case Q-03): a model call is closed within two seconds, its worker takes the next run
-at once, and what was cancelled while no worker lived is never asked."""
+"""Cancel with real processes (field case Q-03): a model call is closed within two seconds, its worker takes the next
+run at once, and what was cancelled while no worker lived is never asked."""
 
 from __future__ import annotations
 
