@@ -153,10 +153,11 @@ class _Run:
             await self._streaming.restart()
             return await self._condense()
         said = scrub(answer.text)
-        await self._journal.append(answer.model_copy(update={"text": said}))
+        note = ProgressNote(kind="answer", step=len(steps), text=said)
+        await self._journal.append(
+            answer.model_copy(update={"text": said}), () if is_blank(said) else self._notes(note)
+        )
         self._streaming = None
-        if not is_blank(said):
-            await self._tell(ProgressNote(kind="answer", step=len(steps) - 1, text=said))
         return None
 
     async def _condense(self) -> Outcome | None:

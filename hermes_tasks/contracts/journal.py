@@ -43,8 +43,8 @@ class Journal(Protocol):
         """
         ...
 
-    async def append(self, step: AnyStep) -> None:
-        """Store one step. A second call after a broken reply changes nothing and succeeds.
+    async def append(self, step: AnyStep, events: Sequence[tuple[str, Mapping[str, Any]]] = ()) -> None:
+        """Store one step, and tell the session's watchers. A second call after a broken reply changes nothing.
 
         Calls from tasks side by side, and blocks of :meth:`slot`, take turns.
         """

@@ -107,14 +107,17 @@ class StoreJournal:
         """Wait until the lease was renewed recently enough to begin something."""
         await self._renewer.fresh(self._lease)
 
-    async def append(self, step: AnyStep) -> None:
-        """Store one step."""
+    async def append(self, step: AnyStep, events: Sequence[tuple[str, Mapping[str, Any]]] = ()) -> None:
+        """Store one step, and tell the session's watchers."""
         async with self._writing:
             used, by = "", ""
             if isinstance(step, ModelStep | SummaryStep) and step.usage.calls:
                 model = step.model if isinstance(step, ModelStep) else self._record.policy.model
                 used, by = step.usage.model_dump_json(), f"{self._record.kind}|{model}"
-            await self._guarded("run_append", self._index(), step.model_dump_json(), used, self._today(), by)
+            await self._guarded(
+                "run_append", self._index(), step.model_dump_json(), used, self._today(), by, self._record.session,
+                *_flat(events),
+            )  # fmt: skip
             self._steps.append(step)
 
     @asynccontextmanager
@@ -126,8 +129,7 @@ class StoreJournal:
     async def emit(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Append events to the session's stream under the lease."""
         if events and self._record.session:
-            flat = [text for kind, data in events for text in (kind, json.dumps(data, ensure_ascii=False))]
-            await self._guarded("run_emit", self._record.session, *flat)
+            await self._guarded("run_emit", self._record.session, *_flat(events))
 
     async def suspend(self) -> bool:
         """Store the run as waiting; False when nothing is pending any more."""
@@ -229,3 +231,7 @@ class StoreJournal:
             return answer
         self._renewer.drop(self._lease)
         raise self._guard().refusal(str(answer["r"]))
+
+
+def _flat(events: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    return [text for kind, data in events for text in (kind, json.dumps(data, ensure_ascii=False))]

@@ -170,11 +170,15 @@ class MemoryJournal:
         self._check()
         self.readies += 1
 
-    async def append(self, step: AnyStep) -> None:
+    async def append(self, step: AnyStep, events: Sequence[tuple[str, Mapping[str, Any]]] = ()) -> None:
         """See ``Journal``."""
+
+        def tell() -> None:
+            self.run.events.extend((self._attempt, kind, data) for kind, data in events)
+
         async with self._writing:
             await asyncio.sleep(0)  # a write takes a round trip
-            self.write(step)
+            self.write(step, tell)
             self.known(step)
 
     @asynccontextmanager
