@@ -1,8 +1,8 @@
-"""Searches a directory. Run by path with ``python -I -S`` by ``search``; imports the standard library only.
+"""Searches a directory. Run by path by ``search``, see ``aside`` for how; imports the standard library only.
 
 A process of its own, because a regular expression can take for ever and nothing can stop it inside a thread: the
-kernel ends this process when its time is up. Standard input carries one JSON line ``{root, below, pattern, glob, uid,
-seconds, most_hits, most_files, most_bytes}``; standard output gets one JSON line ``{hits, stopped}`` or ``{error}``.
+kernel ends this process when its time is up. The question is ``{root, below, pattern, glob, uid, seconds, most_hits,
+most_files}``; the answer is ``{hits, stopped}`` or ``{error}``.
 """
 
 import contextlib

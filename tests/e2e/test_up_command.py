@@ -75,7 +75,7 @@ def test_up_refuses_a_key_file_that_is_not_there(tmp_path):
     )
     done = run("up", "--home", tmp_path, **free_ports())
     assert done.returncode == ExitCode.USAGE
-    assert f"cannot read the model key file {tmp_path / 'key'} (No such file or directory)" in refusal(done)
+    assert f"cannot read the key file {tmp_path / 'key'} (No such file or directory)" in refusal(done)
 
 
 def test_the_table_has_every_role_and_what_the_settings_ask_for(tmp_path):
