@@ -11,6 +11,7 @@ from hermes_tasks.settings.types import BearerKey, FullPath, HttpUrl, Section, r
 
 #: In the order in which ``auto`` asks those that are configured; the last needs nothing.
 SERVICES: Final = ("searxng", "tavily", "brave", "duckduckgo")
+WITH_KEY: Final = ("tavily", "brave")
 
 
 class SearchSettings(Section):
@@ -44,7 +45,7 @@ class SearchSettings(Section):
 
     @model_validator(mode="after")
     def _each_has_what_it_needs(self) -> SearchSettings:
-        for service in ("tavily", "brave"):
+        for service in WITH_KEY:
             if getattr(self, f"{service}_key") is not None and getattr(self, f"{service}_key_file") is not None:
                 raise ValueError(f"has both {service}_key and {service}_key_file; keep one")
         for service in self.search_services:

@@ -40,6 +40,8 @@ async def site() -> AsyncIterator[Site]:
         "fe80::1%eth0",
         "fc00::1",
         "fd00:ec2::254",
+        "fd20:ce::254",
+        "192.0.0.192",
         "fec0::1",
         "ff02::1",
         "2001:db8::1",
@@ -105,6 +107,13 @@ async def test_no_spelling_of_this_machine_is_asked(site: Site, host: str) -> No
         "http://x@example.org",
         "http://example.org:0/",
         "http://example.org:99999/",
+        "http://example.org:22/",
+        "http://example.org:25/",
+        "https://example.org:993/",
+        "http://1.2.3.4.5/",
+        "http://016.1/",
+        "http://[fe80::1%25eth0]/",
+        "http://[::1",
     ],
 )
 async def test_only_plain_http_addresses_are_taken(url: str) -> None:
@@ -121,7 +130,13 @@ async def test_only_plain_http_addresses_are_taken(url: str) -> None:
         "http://224.0.0.1/",
         "//169.254.169.254/x",
         "file:///etc/passwd",
+        "ftp://127.0.0.1/",
         "http://u:p@127.0.0.1/",
+        "http://127.0.0.1:22/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://[64:ff9b::a9fe:a9fe]/",
+        "http://2852039166/",
+        "http://[",
     ],
 )
 async def test_a_redirect_is_checked_like_the_first_address(site: Site, place: str) -> None:
@@ -172,6 +187,35 @@ async def test_private_networks_must_be_allowed_and_metadata_cannot_be() -> None
     for url in ("http://10.0.0.1/", "http://[fc00::1]/"):
         with pytest.raises(Refused):
             checked_url(url, allow_private=False)
-    for url in (METADATA, "http://168.63.129.16/", "http://[ff02::1]/", "http://0.0.0.0/", "http://240.0.0.1/"):
+    for url in (
+        METADATA,
+        "http://168.63.129.16/",
+        "http://100.100.100.200/",
+        "http://192.0.0.192/",
+        "http://[fd00:ec2::254]/",
+        "http://[fd20:ce::254]/",
+        "http://[fd00:42::42]/",
+        "http://[ff02::1]/",
+        "http://0.0.0.0/",
+        "http://240.0.0.1/",
+    ):
         with pytest.raises(Refused):
             checked_url(url, allow_private=True)
+
+
+@pytest.mark.parametrize("port", [80, 443, 1024, 8080, 65535])
+async def test_ports_of_the_web_are_taken(port: int) -> None:
+    assert checked_url(f"http://example.org:{port}/", allow_private=False).port == port
+
+
+async def test_a_name_in_any_script_is_looked_up_as_names_are_written(site: Site) -> None:
+    site.text("/", "hello", "text/plain")
+    names = Names(**{"xn--bcher-kva_example": [["127.0.0.1"]]})
+    assert "hello" in (await fetch(site.url("/", "bücher.example"), names=names)).content
+    assert names.looked_up == ["xn--bcher-kva.example"]
+
+
+async def test_a_redirect_that_leads_back_ends(site: Site) -> None:
+    url = site.redirect("/a", site.redirect("/b", "/a"))
+    assert (await fetch(url)).content == "not fetched: more than 5 redirects"
+    assert site.asked == ["/a", "/b"] * 3
