@@ -9,7 +9,7 @@ from typing import Any, Final
 from hermes_tasks.contracts.events import EventType
 from hermes_tasks.contracts.journal import Journal
 from hermes_tasks.contracts.kinds import RunKind
-from hermes_tasks.contracts.runs import Outcome, Policy
+from hermes_tasks.contracts.runs import Outcome, Policy, RunRecord
 from hermes_tasks.contracts.strategy import Event, Plan
 from hermes_tasks.contracts.tools import ProgressNote
 
@@ -25,13 +25,13 @@ class ChildStrategy:
 
     Args:
         offered: the schemas of the tools a policy grants.
-        workspace: the user's directory.
+        workspace: where the tools of a run work.
     """
 
     kind = RunKind.CHILD
 
     def __init__(
-        self, offered: Callable[[Policy], Sequence[Mapping[str, Any]]], workspace: Callable[[str], Path]
+        self, offered: Callable[[Policy], Sequence[Mapping[str, Any]]], workspace: Callable[[RunRecord], Path]
     ) -> None:
         self._offered, self._workspace = offered, workspace
 
@@ -43,7 +43,7 @@ class ChildStrategy:
         if context:
             opening += f"\n\nWhat you must know:\n{context}"
         tools = tuple(self._offered(record.policy))
-        system = f"{_FRAME}\nYour working directory is {self._workspace(record.user)}." if tools else _FRAME
+        system = f"{_FRAME}\nYour working directory is {self._workspace(record)}." if tools else _FRAME
         return Plan(
             system=system, messages=({"role": "user", "content": opening},), policy=record.policy,
             model=record.policy.model, tools=tools,

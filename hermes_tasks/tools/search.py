@@ -14,7 +14,6 @@ from hermes_tasks.contracts.tools import ToolContext, ToolOutput
 from hermes_tasks.tools.arguments import Arguments, read, schema
 from hermes_tasks.tools.aside import answer_of
 from hermes_tasks.tools.confined import Outside, parts_of
-from hermes_tasks.tools.files import MAX_BYTES
 from hermes_tasks.tools.workspace import tool_uid
 
 _SEARCHER: Final = Path(__file__).with_name("searcher.py")
@@ -31,7 +30,7 @@ class SearchArguments(Arguments):
         default="", max_length=500, description="Regular expression that a line must match; empty = list the files."
     )
     glob: str = Field(default="*", max_length=200, description="Which files, such as *.py.")
-    path: str = Field(default=".", max_length=1000, description="Directory to search below.")
+    path: str = Field(default=".", max_length=1000, description="Directory to search below, or one file.")
 
 
 class SearchFiles:
@@ -83,5 +82,4 @@ def _question(wanted: SearchArguments, workspace: Path, seconds: float) -> Mappi
         "seconds": seconds,
         "most_hits": _MAX_HITS,
         "most_files": _MAX_FILES,
-        "most_bytes": MAX_BYTES,
     }

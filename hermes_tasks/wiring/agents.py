@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from hermes_tasks.agent.loop import Surroundings
@@ -31,6 +32,9 @@ from hermes_tasks.tools.workspace import Workspaces
 from hermes_tasks.turns.strategy import TurnStrategy
 from hermes_tasks.wiring.base import Base, policies
 
+#: Toolsets that work on the files of a workspace.
+_ON_FILES: Final = frozenset({"file", "terminal"})
+
 
 class Agents:
     """Everything that one process needs to execute runs of any kind.
@@ -57,7 +61,7 @@ class Agents:
         self.runner = Runner(
             strategies=(
                 TurnStrategy(base.sessions, offered, self._sections, self._recalled, self._now_words),
-                ChildStrategy(offered, self.workspaces.for_user),
+                ChildStrategy(offered, self.workspaces.path_of),
                 ReviewStrategy(base.sessions, offered),
                 CronStrategy(offered, self._sections, self._now_words),
             ),
@@ -85,7 +89,9 @@ class Agents:
         )
 
     def _workspace(self, record: RunRecord) -> Path:
-        return self.workspaces.for_user(record.user)
+        """Made only for runs whose tools use it: turns and reviews leave no empty directories."""
+        uses = not _ON_FILES.isdisjoint(record.policy.toolsets)
+        return self.workspaces.made_for(record) if uses else self.workspaces.path_of(record)
 
     async def _sections(self, user: str) -> Sequence[PromptSection]:
         return await read_sections(self._base.memory, user, self._limits)
