@@ -71,7 +71,7 @@ class Runner:
     """Executes runs of every kind that has a strategy here. One per process, on one event loop.
 
     Args:
-        workspace: the user's own directory for the tools of a run.
+        workspace: the directory for the tools of a run.
         around: sleep, spill; its ``stopping`` is replaced by this runner's own.
     """
 

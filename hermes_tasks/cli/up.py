@@ -41,6 +41,7 @@ def up(
     from hermes_tasks.cli.processes import addresses, processes
     from hermes_tasks.cli.supervise import Stack
     from hermes_tasks.settings import load
+    from hermes_tasks.settings.search import WITH_KEY
     from hermes_tasks.wiring.admin import ensure_user
 
     with told_in_one_line():
@@ -49,6 +50,8 @@ def up(
             os.environ["HERMES_TASKS_CONFIG"] = str(config.expanduser().absolute())
         for model in settings.models.named.values():
             model.key()  # a key file that cannot be read is told now, not at the first message
+        for service in set(WITH_KEY).intersection(settings.tools.search_services):
+            settings.tools.search_key(service)
         for warning in check_external_store(settings):
             print(f"warning: {warning}", file=sys.stderr)
         stack = Stack(settings, processes(settings), ready_s=ready_s)

@@ -25,7 +25,7 @@ class ToolContext:
 
     Attributes:
         run: the record of the calling run (user, session, depth, policy).
-        workspace: the user's own directory; tools that touch files stay inside it.
+        workspace: the directory of the run's session or job; tools that touch files stay inside it.
         seconds_left: until the run's deadline when the call began.
         context_left: tokens that still fit into the run's context; None = not known.
         turn_failures: a counter tools may use to notice a loop of failing calls within this run.

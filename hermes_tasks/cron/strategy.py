@@ -14,8 +14,9 @@ from hermes_tasks.contracts.tools import ProgressNote
 
 _FRAME: Final = (
     "You are a scheduled job of a personal agent. Your prompt was written earlier by the user who owns the job; nobody "
-    "is there to answer questions. Do what it says with the tools you have. Your final text is delivered to the user "
-    "as it stands: make it complete and readable on its own."
+    "is there to answer questions. Do what it says with the tools you have. Files you leave in your workspace are "
+    "there at the next run of this job. Your final text is delivered to the user as it stands: make it complete and "
+    "readable on its own."
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from hermes_tasks.contracts.events import EventType
 from hermes_tasks.contracts.journal import Journal
 from hermes_tasks.contracts.kinds import RunKind
-from hermes_tasks.contracts.runs import Outcome, Policy
+from hermes_tasks.contracts.runs import Outcome, Policy, RunRecord
 from hermes_tasks.contracts.steps import ToolStep
 from hermes_tasks.contracts.strategy import Event, Plan
 from hermes_tasks.contracts.tools import ProgressNote
@@ -30,14 +30,14 @@ class ChildStrategy:
 
     Args:
         offered: the schemas of the tools a policy grants.
-        workspace: the user's directory.
+        workspace: where the tools of a run work.
         nesting: how deep sub-agents may start sub-agents.
     """
 
     kind = RunKind.CHILD
 
     def __init__(
-        self, offered: Callable[[Policy], Sequence[Mapping[str, Any]]], workspace: Callable[[str], Path],
+        self, offered: Callable[[Policy], Sequence[Mapping[str, Any]]], workspace: Callable[[RunRecord], Path],
         nesting: Nesting = FLAT,
     ) -> None:  # fmt: skip
         self._offered, self._workspace, self._nesting = offered, workspace, nesting
@@ -56,7 +56,7 @@ class ChildStrategy:
         if DELEGATION in record.policy.toolsets:
             parts.append(self._orchestrating(record.depth))
         if tools:
-            parts.append(f"Your working directory is {self._workspace(record.user)}.")
+            parts.append(f"Your working directory is {self._workspace(record)}.")
         system = "\n".join(parts)
         return Plan(
             system=system, messages=({"role": "user", "content": opening},), policy=record.policy,

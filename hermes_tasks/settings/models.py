@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from hermes_tasks.contracts.errors import InvalidRequest
 from hermes_tasks.contracts.kinds import RunKind
-from hermes_tasks.settings.types import Count, FullPath, HttpUrl, Section
+from hermes_tasks.settings.types import BearerKey, Count, FullPath, HttpUrl, Section, read_key
 
 DEFAULT: Final = "default"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -32,7 +32,7 @@ class ModelSettings(Section):
     """
 
     base_url: HttpUrl
-    api_key: SecretStr | None = None
+    api_key: BearerKey | None = None
     api_key_file: FullPath | None = None
     model: str = Field(min_length=1)
     context_tokens: int = Field(default=128_000, ge=1_000)
@@ -41,14 +41,6 @@ class ModelSettings(Section):
     output_price: float | None = Field(default=None, ge=0)
     vision: bool = False
     fallback: str | None = None
-
-    @field_validator("api_key")
-    @classmethod
-    def _key_can_be_sent(cls, value: SecretStr | None) -> SecretStr | None:
-        # A key goes into an HTTP header; one with a line break would fail at the first call, not here.
-        if value is not None and not re.fullmatch(r"[!-~]+", value.get_secret_value()):
-            raise ValueError("should be printable ASCII without spaces; leave it out where no key is needed")
-        return value
 
     @model_validator(mode="after")
     def _one_key(self) -> ModelSettings:
@@ -60,20 +52,9 @@ class ModelSettings(Section):
         """The key to send, or None.
 
         Raises:
-            InvalidRequest: the key file cannot be read or is empty.
+            InvalidRequest: the key file cannot be read or holds no key.
         """
-        if self.api_key_file is None:
-            return self.api_key.get_secret_value() if self.api_key else None
-        try:
-            text = self.api_key_file.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not ASCII text"
-            raise InvalidRequest(
-                f"cannot read the model key file {self.api_key_file} ({reason}); check models.<name>.api_key_file"
-            ) from None
-        if not text:
-            raise InvalidRequest(f"the model key file {self.api_key_file} is empty; write the key into it")
-        return text
+        return read_key(self.api_key, self.api_key_file, "models.<name>.api_key_file")
 
 
 class Models(Section):

@@ -7,12 +7,12 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from hermes_tasks.contracts.kinds import Queue, RunKind
+from hermes_tasks.settings.search import SearchSettings
 from hermes_tasks.settings.types import (
     BrokerUrl,
     Count,
     CountOrNone,
     FullPath,
-    HttpUrl,
     Millis,
     Port,
     Seconds,
@@ -170,15 +170,14 @@ class CronSettings(Section):
     max_timeout_s: Count = 3600
 
 
-class ToolSettings(Section):
-    """Terminal, file and web. ``workspaces`` None = the directory of the home."""
+class ToolSettings(SearchSettings):
+    """Terminal, file and web; the base class has web search. ``workspaces`` None = the directory of the home."""
 
     workspaces: FullPath | None = None
     terminal_timeout_s: Count = 180
     terminal_output_chars: Count = 50_000
     web_timeout_s: Seconds = 20.0
     web_max_bytes: Count = 2_000_000
-    search_url: HttpUrl | None = None
     allow_private_addresses: bool = False
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import BinaryIO, Final
 
 from hermes_tasks.tools.workspace import tool_uid
 
@@ -112,8 +112,9 @@ def turn(workspace: Path) -> Iterator[None]:
         yield  # closing the handle gives the right back
 
 
-def read_bytes(workspace: Path, parts: Parts, most: int) -> tuple[bytes, int]:
-    """(the first ``most`` bytes, the size) of a regular file.
+@contextmanager
+def opened(workspace: Path, parts: Parts) -> Iterator[BinaryIO]:
+    """A regular file, to read.
 
     Raises:
         Outside: it is a link, no regular file, or not the user's.
@@ -125,7 +126,17 @@ def read_bytes(workspace: Path, parts: Parts, most: int) -> tuple[bytes, int]:
         info = os.fstat(file)
         if not stat.S_ISREG(info.st_mode) or _borrowed(info, tool_uid(workspace)):
             raise Outside(f"{parts[-1]} is no regular file of this workspace")
-        return stream.read(most), info.st_size
+        yield stream
+
+
+def read_bytes(workspace: Path, parts: Parts, most: int) -> tuple[bytes, int]:
+    """(the first ``most`` bytes, the size) of a regular file.
+
+    Raises:
+        Outside, FileNotFoundError: see :func:`opened`.
+    """
+    with opened(workspace, parts) as stream:
+        return stream.read(most), os.fstat(stream.fileno()).st_size
 
 
 def write_bytes(workspace: Path, parts: Parts, data: bytes) -> None:

@@ -1,8 +1,12 @@
-"""The toolset ``file``: read_file, write_file and patch, confined to the workspace (search_files: ``search``)."""
+"""The toolset ``file``: read_file, write_file and patch, confined to the workspace (search_files: ``search``).
+
+Every tool is bounded: what is read is shown in pages, what is written or changed has at most two megabytes.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,13 +16,14 @@ from pydantic import Field
 from hermes_tasks.contracts.tools import ToolContext, ToolOutput
 from hermes_tasks.safety.masking import mask_secrets
 from hermes_tasks.tools.arguments import Arguments, read, schema
-from hermes_tasks.tools.confined import Outside, file_parts, read_bytes, turn, write_bytes
+from hermes_tasks.tools.confined import Outside, file_parts, opened, read_bytes, turn, write_bytes
+from hermes_tasks.tools.paging import page
 from hermes_tasks.tools.passages import Passage, replaced
 
 MAX_BYTES: Final = 2 * 1024 * 1024
 _MAX_LINES: Final = 2000
-_MAX_CHARS: Final = 15_000  # below what is cut into head and tail, so that the model pages instead
-_MAX_LINE_CHARS: Final = 2_000
+_HEAD_BYTES: Final = 8192
+_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class ReadArguments(Arguments):
@@ -118,33 +123,35 @@ def content_of(workspace: Path, path: str) -> bytes:
         OSError: it cannot be read.
     """
     data, size = read_bytes(workspace, file_parts(path, workspace), MAX_BYTES)
+    _check_text(path, data[:_HEAD_BYTES])
     if size > MAX_BYTES:
-        raise Outside(f"{path} has {size} bytes, {MAX_BYTES} can be read; use search_files or the terminal")
-    if b"\0" in data[:8192]:
-        raise Outside(f"{path} is binary ({size} bytes), so it cannot be used as text")
+        raise Outside(f"{path} has {size} bytes; only files up to {MAX_BYTES} can be changed here: use the terminal")
     return data
 
 
+def _check_text(path: str, head: bytes) -> None:
+    if head.startswith(_UTF16):
+        raise Outside(f"{path} is UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8")
+    if b"\0" in head:
+        raise Outside(f"{path} is binary, so it cannot be used as text")
+
+
 def _lines(workspace: Path, wanted: ReadArguments) -> ToolOutput:
-    text = content_of(workspace, wanted.path).decode(errors="replace")
-    if not text:
+    with opened(workspace, file_parts(wanted.path, workspace)) as stream:
+        _check_text(wanted.path, stream.read(_HEAD_BYTES))
+        stream.seek(0)
+        found = page(stream, wanted.offset, wanted.limit)
+    if not found.total:
         return ToolOutput("(empty file)")
-    lines = text.removesuffix("\n").split("\n")
-    chosen = lines[wanted.offset - 1 : wanted.offset - 1 + wanted.limit]
-    if not chosen:
-        return ToolOutput(f"{wanted.path} has {len(lines)} lines; offset {wanted.offset} is behind its end", error=True)
-    shown: list[str] = []
-    room = _MAX_CHARS
-    for number, line in enumerate(chosen, wanted.offset):
-        cut = f"{line[:_MAX_LINE_CHARS]} […{len(line) - _MAX_LINE_CHARS} more]" if len(line) > _MAX_LINE_CHARS else line
-        room -= len(cut) + len(str(number)) + 2
-        if room < 0 and shown:
-            break
-        shown.append(f"{number}\t{cut}")
-    last = wanted.offset + len(shown) - 1
-    following = f"; go on with offset {last + 1}" if last < len(lines) else ""
-    note = f"\n[lines {wanted.offset} to {last} of {len(lines)}{following}]" if len(shown) < len(lines) else ""
-    return ToolOutput("\n".join(shown) + note)
+    total = f"{found.total}" if found.whole else f"more than {found.total}"
+    if not found.lines:
+        end = "its end" if found.whole else "what can be read here: use the terminal"
+        return ToolOutput(f"{wanted.path} has {total} lines; offset {wanted.offset} is behind {end}", error=True)
+    last = wanted.offset + len(found.lines) - 1
+    notes = [f"lines {wanted.offset} to {last} of {total}"] if len(found.lines) < found.total else []
+    notes += [f"go on with offset {last + 1}"] if last < found.total else []
+    notes += ["they end with CR LF"] if found.returns else []
+    return ToolOutput("\n".join(found.lines) + (f"\n[{'; '.join(notes)}]" if notes else ""))
 
 
 def _written(workspace: Path, wanted: WriteArguments) -> ToolOutput:
@@ -153,24 +160,31 @@ def _written(workspace: Path, wanted: WriteArguments) -> ToolOutput:
         raise Outside(f"not written: {len(data)} bytes, {MAX_BYTES} are allowed; write it in parts")
     parts = file_parts(wanted.path, workspace)
     with turn(workspace):
-        if masked := _masks_in(workspace, wanted):
+        before = _text_before(workspace, wanted.path)
+        if masked := _masks_in(wanted.content, before):
             raise Outside(
                 f"not written: the content holds the mask of a secret ({masked[:60]!r}) where the file holds the "
                 "secret itself, which would be lost; change the other lines with patch"
             )
         write_bytes(workspace, parts, data)
-    return ToolOutput(f"wrote {wanted.path} ({len(data)} bytes)")
+    lost = "\r\n" in before and "\r" not in wanted.content
+    note = "; its lines ended with CR LF, now they end with LF" if lost else ""
+    return ToolOutput(f"wrote {wanted.path} ({len(data)} bytes{note})")
 
 
-def _masks_in(workspace: Path, wanted: WriteArguments) -> str | None:
-    """A line of the new content that is a masked line of the old one, as read_file shows it."""
+def _text_before(workspace: Path, path: str) -> str:
+    """The text of the file that is written over; empty when there is none."""
     try:
-        before = content_of(workspace, wanted.path).decode()
-    except (Outside, OSError, UnicodeDecodeError):
-        return None  # nothing there that read_file could have shown
-    masked = mask_secrets(before)
-    changed = set(masked.split("\n")).difference(before.split("\n"))
-    return next((line for line in wanted.content.split("\n") if line in changed), None)
+        return content_of(workspace, path).decode(errors="replace")
+    except (Outside, OSError):
+        return ""
+
+
+def _masks_in(content: str, before: str) -> str | None:
+    """A line of the new content that is a masked line of the old one, as read_file shows it."""
+    shown = before.replace("\r\n", "\n")
+    changed = set(mask_secrets(shown).split("\n")).difference(shown.split("\n"))
+    return next((line for line in content.replace("\r\n", "\n").split("\n") if line in changed), None)
 
 
 def _patched(workspace: Path, wanted: PatchArguments) -> ToolOutput:

@@ -18,8 +18,20 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _SCHEMES: Final = ("http", "https")
 _GLOBAL_V6: Final = ipaddress.ip_network("2000::/3")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-#: Public by its number, yet it answers every machine of that cloud with what belongs to the machine.
-_METADATA: Final = (ipaddress.ip_address("168.63.129.16"),)
+#: Where clouds tell a machine its secrets, beside the link-local addresses: refused even where private ones are not.
+_METADATA: Final = frozenset(
+    ipaddress.ip_address(address)
+    for address in (
+        "100.100.100.200",  # Alibaba
+        "168.63.129.16",  # Azure; public by its number
+        "192.0.0.192",  # Oracle
+        "fd00:42::42",  # Scaleway
+        "fd00:ec2::254",  # Amazon
+        "fd20:ce::254",  # Google
+    )
+)
+#: Ports below 1024 belong to other services: asking them in HTTP is a way to talk to mail servers and the like.
+_LOW_PORTS: Final = (80, 443)
 
 
 class Refused(OSError):
@@ -41,9 +53,11 @@ def checked_url(text: str, *, allow_private: bool) -> URL:
         raise Refused("only http and https addresses with a host can be fetched")
     if url.user is not None or url.password is not None:
         raise Refused("addresses with a user name or password are not fetched")
-    if not port:
-        raise Refused("port 0 cannot be fetched")
+    if not port or (port < 1024 and port not in _LOW_PORTS):
+        raise Refused(f"port {port} is not of the web; 80, 443 and those from 1024 on can be fetched")
     literal = _address(host)  # connectors do not resolve an address that is written out
+    if literal is None and host.replace(".", "").isdigit():
+        raise Refused(f"{host} is no address in its usual form")  # 127.1 and 2130706433 are 127.0.0.1 to some
     if literal is not None and not permitted(literal, allow_private=allow_private):
         raise _not_public(host)
     return url

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +12,8 @@ from pydantic import Field
 
 from hermes_tasks.contracts.tools import ToolContext, ToolOutput
 from hermes_tasks.tools.arguments import Arguments, read, schema
+from hermes_tasks.tools.aside import answer_of
 from hermes_tasks.tools.confined import Outside, parts_of
-from hermes_tasks.tools.files import MAX_BYTES
 from hermes_tasks.tools.workspace import tool_uid
 
 _SEARCHER: Final = Path(__file__).with_name("searcher.py")
@@ -32,7 +30,7 @@ class SearchArguments(Arguments):
         default="", max_length=500, description="Regular expression that a line must match; empty = list the files."
     )
     glob: str = Field(default="*", max_length=200, description="Which files, such as *.py.")
-    path: str = Field(default=".", max_length=1000, description="Directory to search below.")
+    path: str = Field(default=".", max_length=1000, description="Directory to search below, or one file.")
 
 
 class SearchFiles:
@@ -63,7 +61,7 @@ class SearchFiles:
             return ToolOutput(str(error), error=True)
         except OSError as error:
             return ToolOutput(f"the workspace cannot be used ({error.strerror})", error=True)
-        found = await _asked(question, seconds + _GRACE_S)
+        found = await answer_of(_SEARCHER, question, seconds + _GRACE_S)
         if found is None:
             return ToolOutput(f"no answer within {seconds:.0f} s: use a simpler pattern, a glob or a path", error=True)
         if "error" in found:
@@ -84,31 +82,4 @@ def _question(wanted: SearchArguments, workspace: Path, seconds: float) -> Mappi
         "seconds": seconds,
         "most_hits": _MAX_HITS,
         "most_files": _MAX_FILES,
-        "most_bytes": MAX_BYTES,
     }
-
-
-async def _asked(question: Mapping[str, Any], limit_s: float) -> Mapping[str, Any] | None:
-    """The searcher's answer, or None when it gave none in time. Its process is gone when this returns or raises."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        "-S",
-        str(_SEARCHER),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        cwd="/",
-        env={},
-    )
-    try:
-        async with asyncio.timeout(limit_s):
-            answer, _ = await process.communicate(json.dumps(question).encode() + b"\n")
-            found: Mapping[str, Any] = json.loads(answer)
-            return found
-    except (TimeoutError, ValueError):  # no line at all: the kernel ended it
-        return None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()

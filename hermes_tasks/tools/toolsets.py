@@ -8,9 +8,14 @@ from hermes_tasks.contracts.tools import AnyTool
 from hermes_tasks.settings.sections import ToolSettings
 from hermes_tasks.tools.files import Patch, ReadFile, WriteFile
 from hermes_tasks.tools.search import SearchFiles
+from hermes_tasks.tools.searching.brave import Brave
+from hermes_tasks.tools.searching.duckduckgo import DuckDuckGo
+from hermes_tasks.tools.searching.port import SearchBackend
+from hermes_tasks.tools.searching.searxng import Searxng
+from hermes_tasks.tools.searching.tavily import Tavily
 from hermes_tasks.tools.terminal import Terminal
 from hermes_tasks.tools.web import WebFetch
-from hermes_tasks.tools.websearch import SearxngBackend, WebSearch
+from hermes_tasks.tools.websearch import WebSearch
 
 
 def file_tools() -> Sequence[AnyTool]:
@@ -24,11 +29,22 @@ def terminal_tools(settings: ToolSettings) -> Sequence[AnyTool]:
 
 
 def web_tools(settings: ToolSettings) -> Sequence[AnyTool]:
-    """Toolset ``web``; ``web_search`` is offered only with a backend, and says so when it is called without."""
+    """Toolset ``web``; ``web_search`` is not offered where it is switched off, and says so when it is called."""
     fetch = WebFetch(
         max_bytes=settings.web_max_bytes,
         timeout_s=settings.web_timeout_s,
         allow_private=settings.allow_private_addresses,
     )
-    backend = None if settings.search_url is None else SearxngBackend(str(settings.search_url))
-    return (fetch, WebSearch(backend))
+    return (fetch, WebSearch([_backend(service, settings) for service in settings.search_services]))
+
+
+def _backend(service: str, settings: ToolSettings) -> SearchBackend:
+    match service:
+        case "searxng":
+            return Searxng(str(settings.search_url))
+        case "tavily":
+            return Tavily(settings.tavily_url, lambda: settings.search_key(service))
+        case "brave":
+            return Brave(settings.brave_url, lambda: settings.search_key(service))
+        case _:
+            return DuckDuckGo(settings.duckduckgo_url)

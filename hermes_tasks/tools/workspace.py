@@ -1,10 +1,15 @@
-"""Workspaces: one directory per user, the only place where tools touch files.
+"""Workspaces: one directory per session and one per job of a user, the only place where tools touch files.
 
-The same directory on every worker: on several hosts it must be a shared file system.
+The same directories on every worker: on several hosts they must lie on a shared file system.
 
-A worker that is root gives each workspace to a user id of its own and runs commands as that: the kernel then keeps the
-files and processes of one user from the commands of another. Where the worker is an ordinary user, all commands are
-that user, and only the sandbox can part them.
+    <root>/<user>/sessions/<session>      for the sub-agents of that conversation
+    <root>/<user>/jobs/<job>              for every run of that job: what one leaves there, the next finds
+    <root>/<user>/runs/<run>              for a run that belongs to neither
+
+A worker that is root gives each user's workspaces to a user id of its own and runs commands as that: the kernel then
+keeps the files and processes of one user from the commands of another. The directories above stay root's, so that no
+command can put a link in the place of a workspace that is to come. Where the worker is an ordinary user, all commands
+are that user, and only the sandbox can part them.
 """
 
 from __future__ import annotations
@@ -12,11 +17,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 from pathlib import Path
 from typing import Final
 
 from hermes_tasks.contracts.errors import InvalidRequest
-from hermes_tasks.contracts.ids import checked_user_id
+from hermes_tasks.contracts.ids import checked_name, checked_user_id
+from hermes_tasks.contracts.runs import RunRecord
 
 #: ``nobody``: shared by all where the kernel knows no other numbers (a container of an ordinary user).
 NOBODY: Final = 65534
@@ -41,29 +48,46 @@ def tool_uid(workspace: Path) -> int | None:
 
 
 class Workspaces:
-    """The directories of all users.
+    """The workspaces of all users.
 
     Args:
-        root: holds one directory per user, mode 0700.
+        root: holds one directory per user.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def for_user(self, user: str) -> Path:
-        """The user's directory, made on first use.
+    def path_of(self, run: RunRecord) -> Path:
+        """Where the workspace of that run lies. It may not be there yet.
 
         Raises:
-            InvalidRequest: the user id is none, or the directory cannot be made.
+            InvalidRequest: the record carries an id that is none.
         """
-        path = self._root / checked_user_id(user)
+        if run.session:
+            kind, name = "sessions", run.session
+        elif job := run.spec.get("job"):
+            kind, name = "jobs", str(job)
+        else:
+            kind, name = "runs", run.id
+        return self._root / checked_user_id(run.user) / kind / checked_name(name, "workspace")
+
+    def made_for(self, run: RunRecord) -> Path:
+        """The workspace of that run, mode 0700, made on first use.
+
+        Raises:
+            InvalidRequest: see :meth:`path_of`; or the directory cannot be made.
+        """
+        path = self.path_of(run)
         try:
-            if not path.is_dir():
+            if not _ready(path):
                 self._root.mkdir(parents=True, exist_ok=True, mode=0o711)
-                path.mkdir(exist_ok=True, mode=0o700)
-            if os.geteuid() == 0 and path.stat().st_uid == 0:
                 _let_through(self._root)
-                self._give(path, user)
+                _passage(path.parent.parent)
+                _passage(path.parent)
+                path.mkdir(exist_ok=True, mode=0o700)
+                _check_directory(path)
+                if os.geteuid() == 0:
+                    self._give(path, run.user)
         except OSError as error:
             raise InvalidRequest(f"cannot use the workspace {path}: {error.strerror}; check tools.workspaces") from None
         return path
@@ -101,8 +125,31 @@ class Workspaces:
             mine.unlink()
 
 
+def _ready(path: Path) -> bool:
+    """It is there, and it is given to its user where the worker is root."""
+    try:
+        info = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and (os.geteuid() != 0 or info.st_uid != 0)
+
+
+def _passage(path: Path) -> None:
+    """A directory of the worker's own: others may pass through it, and change nothing in it."""
+    path.mkdir(exist_ok=True, mode=0o711)
+    _check_directory(path)
+    if os.geteuid() == 0:
+        os.chown(path, 0, 0)
+        path.chmod(0o711)
+
+
+def _check_directory(path: Path) -> None:
+    if not stat.S_ISDIR(path.lstat().st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, "it is a link or no directory")
+
+
 def _let_through(path: Path) -> None:
-    """Let other users pass through the directory that holds the workspaces, without reading it."""
+    """Where the worker is root: let other users pass through the directory of all, without reading it."""
     mode = path.stat().st_mode
-    if not mode & 0o001:
+    if os.geteuid() == 0 and not mode & 0o001:
         path.chmod(mode | 0o011)

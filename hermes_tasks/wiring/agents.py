@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from hermes_tasks.agent.loop import Surroundings
@@ -32,6 +33,9 @@ from hermes_tasks.tools.toolsets import file_tools, terminal_tools, web_tools
 from hermes_tasks.tools.workspace import Workspaces
 from hermes_tasks.turns.strategy import TurnStrategy
 from hermes_tasks.wiring.base import Base, policies
+
+#: Toolsets that work on the files of a workspace.
+_ON_FILES: Final = frozenset({"file", "terminal"})
 
 
 class Agents:
@@ -62,7 +66,7 @@ class Agents:
                 TurnStrategy(
                     base.sessions, offered, self._sections, self._recalled, self._now_words, self._results_text
                 ),
-                ChildStrategy(offered, self.workspaces.for_user, nesting(settings)),
+                ChildStrategy(offered, self.workspaces.path_of, nesting(settings)),
                 ReviewStrategy(base.sessions, offered),
                 CronStrategy(offered, self._sections, self._now_words),
             ),
@@ -94,7 +98,9 @@ class Agents:
         )
 
     def _workspace(self, record: RunRecord) -> Path:
-        return self.workspaces.for_user(record.user)
+        """Made only for runs whose tools use it: turns and reviews leave no empty directories."""
+        uses = not _ON_FILES.isdisjoint(record.policy.toolsets)
+        return self.workspaces.made_for(record) if uses else self.workspaces.path_of(record)
 
     async def _sections(self, user: str) -> Sequence[PromptSection]:
         return await read_sections(self._base.memory, user, self._limits)

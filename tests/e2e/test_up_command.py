@@ -69,13 +69,15 @@ def test_up_refuses_a_home_in_use(tmp_path):
     assert not any(home.logs.iterdir())
 
 
-def test_up_refuses_a_key_file_that_is_not_there(tmp_path):
-    (tmp_path / "config.toml").write_text(
-        f'[models.default]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\napi_key_file = "{tmp_path / "key"}"\n'
-    )
+@pytest.mark.parametrize(
+    "section",
+    ['[models.default]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\napi_key_file', "[tools]\nbrave_key_file"],
+)
+def test_up_refuses_a_key_file_that_is_not_there(tmp_path, section):
+    (tmp_path / "config.toml").write_text(f'{section} = "{tmp_path / "key"}"\n')
     done = run("up", "--home", tmp_path, **free_ports())
     assert done.returncode == ExitCode.USAGE
-    assert f"cannot read the model key file {tmp_path / 'key'} (No such file or directory)" in refusal(done)
+    assert f"cannot read the key file {tmp_path / 'key'} (No such file or directory)" in refusal(done)
 
 
 def test_the_table_has_every_role_and_what_the_settings_ask_for(tmp_path):

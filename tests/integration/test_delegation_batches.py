@@ -125,7 +125,7 @@ async def test_a_child_knows_its_goal_and_nothing_else(store_url: str, tmp_path:
         }  # fmt: skip
         assert "Ann" not in str(request.messages)
         assert "secret plan" not in str(request.messages)
-        assert str(tmp_path / "workspaces" / USER) in system["content"]
+        assert str(tmp_path / "workspaces" / USER / "sessions" / "s1") in system["content"]
         assert tools(request) >= {"terminal", "read_file", "write_file", "web_fetch"}
         assert tools(request).isdisjoint({"delegate_task", "memory"})
 

@@ -1,37 +1,32 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import time
 from pathlib import Path
 
 import pytest
 
-from hermes_tasks.contracts.errors import InvalidRequest
 from hermes_tasks.contracts.tools import ToolOutput
 from hermes_tasks.tools.confined import Outside, read_bytes, turn, write_bytes
 from hermes_tasks.tools.files import MAX_BYTES, Patch, ReadFile, WriteFile
+from hermes_tasks.tools.paging import SCANNED_BYTES
 from hermes_tasks.tools.search import SearchFiles
-from hermes_tasks.tools.terminal import Terminal
-from hermes_tasks.tools.workspace import NOBODY, Workspaces
-from tests.integration.tool_calls import call
+from tests.integration.tool_calls import AS_ROOT, call, passable, workspace_of
 
 # ruff: noqa: ASYNC240 - what a test looks at may block it
 pytestmark = pytest.mark.anyio
-AS_ROOT = os.geteuid() == 0
 SECRET = "SECRET-OF-ANOTHER-USER"
+#: From a workspace to those of another user and of another session.
+BOB, OTHER = "../../../bob/sessions/s1", "../s2"
 
 
 @pytest.fixture
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    base = tmp_path_factory.mktemp("files")
-    for folder in (base, *base.parents):  # as an operator does for a root worker: others may pass through
-        if AS_ROOT and folder.owner() == "root" and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o011)
-    workspaces = Workspaces(base / "ws")
-    (workspaces.for_user("bob") / "vault").write_text(SECRET)
-    return workspaces.for_user("ann")
+    root = passable(tmp_path_factory.mktemp("files")) / "ws"
+    for user, session in (("bob", "s1"), ("ann", "s2")):
+        (workspace_of(root, user, session) / "vault").write_text(SECRET)
+    return workspace_of(root, "ann")
 
 
 async def read(workspace: Path, path: str, **more: int) -> ToolOutput:
@@ -50,79 +45,13 @@ async def search(workspace: Path, **args: str) -> ToolOutput:
     return await call(SearchFiles(), workspace, args)
 
 
-# Workspaces
-
-
-async def test_each_user_has_a_private_directory(workspace: Path) -> None:
-    again = Workspaces(workspace.parent)
-    assert workspace.stat().st_mode & 0o777 == 0o700
-    assert again.for_user("ann") == workspace
-    owners = {again.for_user(user).stat().st_uid for user in ("ann", "bob", "eve")}
-    if AS_ROOT:
-        assert len(owners) == 3
-        assert 0 not in owners
-        assert NOBODY not in owners
-    else:
-        assert owners == {os.getuid()}
-
-
-@pytest.mark.skipif(not AS_ROOT, reason="only a root worker gives workspaces away")
-async def test_two_names_never_share_a_number_and_one_name_keeps_it(workspace: Path) -> None:
-    workspaces = Workspaces(workspace.parent)
-    number = workspace.stat().st_uid
-    mark = workspace.parent / ".uids" / str(number)
-    workspace.rmdir()
-    mark.write_text("somebody-else")  # as if another name had come to this number first
-    assert workspaces.for_user("ann").stat().st_uid == number + 1
-    workspace.rmdir()
-    assert workspaces.for_user("ann").stat().st_uid == number + 1
-    assert not [entry for entry in mark.parent.iterdir() if entry.name.startswith(".")]
-
-
-@pytest.mark.skipif(not AS_ROOT, reason="only a root worker gives workspaces away")
-async def test_where_numbers_are_few_all_share_nobody(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chown = os.chown
-
-    def few(path: Path, uid: int, gid: int) -> None:
-        if uid > NOBODY:
-            raise OSError(errno.EINVAL, "Invalid argument")
-        chown(path, uid, gid)
-
-    monkeypatch.setattr(os, "chown", few)
-    assert Workspaces(workspace.parent).for_user("eve").stat().st_uid == NOBODY
-
-
-@pytest.mark.skipif(not AS_ROOT, reason="only a root worker could hand on its rights")
-async def test_a_workspace_of_root_is_not_used(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="the workspace belongs to root"):
-        await write(tmp_path, "f", "x")
-
-
-async def test_a_missing_workspace_is_said(workspace: Path) -> None:
-    gone = workspace / "gone"
-    outputs = [await read(gone, "f"), await write(gone, "f", "x"), await search(gone, pattern="x")]
-    assert not [output for output in outputs if not output.error and output.content != "nothing found"]
-    assert not gone.exists()
-
-
-@pytest.mark.parametrize("user", ["../bob", "", ".", "..", "a/b", "Ann", "a\n"])
-async def test_a_user_id_is_no_path(workspace: Path, user: str) -> None:
-    with pytest.raises(InvalidRequest, match="user id"):
-        Workspaces(workspace.parent).for_user(user)
-
-
-async def test_a_workspace_that_cannot_be_made_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(InvalidRequest, match=r"cannot use the workspace .*check tools\.workspaces"):
-        Workspaces(tmp_path / "file").for_user("ann")
-
-
 # Confinement
 
 
 LEADING_OUT = [
-    "../bob/vault",
-    "sub/../../bob/vault",
+    f"{BOB}/vault",
+    f"{OTHER}/vault",
+    f"sub/../{BOB}/vault",
     "/etc/passwd",
     "link",
     "folder/vault",
@@ -134,8 +63,8 @@ LEADING_OUT = [
 
 @pytest.fixture
 def links(workspace: Path) -> Path:
-    (workspace / "link").symlink_to("../bob/vault")
-    (workspace / "folder").symlink_to(workspace.parent / "bob")
+    (workspace / "link").symlink_to(f"{BOB}/vault")
+    (workspace / "folder").symlink_to(workspace.parent / "s2")
     (workspace / "chain").symlink_to("link")
     (workspace / "broken").symlink_to("/nonexistent/file")
     (workspace / "loop").symlink_to("loop")
@@ -153,14 +82,14 @@ async def test_no_path_leads_out(links: Path, path: str) -> None:
     ]
     assert all(output.error or output.content == "nothing found" for output in outputs), outputs
     assert all(SECRET not in output.content for output in outputs)
-    assert (links.parent / "bob" / "vault").read_text() == SECRET
+    assert all((links / place / "vault").read_text() == SECRET for place in (BOB, OTHER))
     assert not Path("/nonexistent").exists()
 
 
 async def test_what_leads_out_is_answered_alike_whether_it_exists_or_not(links: Path) -> None:
-    (links / "other").symlink_to("../bob/nothing")
+    (links / "other").symlink_to(f"{BOB}/nothing")
     answers = {
-        (await read(links, path)).content.replace(path, "P") for path in ("link", "other", "../bob/vault", "../x")
+        (await read(links, path)).content.replace(path, "P") for path in ("link", "other", f"{BOB}/vault", "../x")
     }
     assert len(answers) == 1
 
@@ -209,14 +138,14 @@ async def test_what_became_a_link_after_it_was_checked_is_not_followed(links: Pa
         read_bytes(links, parts, 100)
     with pytest.raises(Outside):
         write_bytes(links, parts, b"x")
-    assert (links.parent / "bob" / "vault").read_text() == SECRET
+    assert all((links / place / "vault").read_text() == SECRET for place in (BOB, OTHER))
 
 
 async def test_a_link_put_in_at_the_last_moment_leads_nowhere(workspace: Path) -> None:
     """One thread swaps a directory for a link to another user's, as fast as it can; no read ever crosses it."""
     (workspace / "d").mkdir()
     (workspace / "d" / "vault").write_text("mine")
-    (workspace / "l").symlink_to(workspace.parent / "bob")
+    (workspace / "l").symlink_to(workspace.parent / "s2")
     stop = asyncio.Event()
 
     def swap() -> None:
@@ -266,7 +195,7 @@ async def test_a_long_file_is_read_in_pages_that_fit(workspace: Path) -> None:
 async def test_a_very_long_line_is_shortened(workspace: Path) -> None:
     (workspace / "f").write_text("y" * 50_000)
     content = (await read(workspace, "f")).content
-    assert content.endswith(" […48000 more]")
+    assert content.endswith(" […48000 bytes more]")
     assert len(content) < 3_000
 
 
@@ -277,7 +206,11 @@ async def test_a_very_long_line_is_shortened(workspace: Path) -> None:
         (b"\n", "1\t"),
         (b"a\x0cb\x85\n", "1\ta\x0cb\ufffd"),
         ("grün\u2028x\n".encode(), "1\tgrün\u2028x"),
-        (b"a\x00b", "f is binary (3 bytes), so it cannot be used as text"),
+        (b"a\x00b", "f is binary, so it cannot be used as text"),
+        ("grün\n".encode("utf-16"), "f is UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8"),
+        (b"a\r\nb\r\n", "1\ta\n2\tb\n[they end with CR LF]"),
+        (b"a\rb", "1\ta\rb"),
+        (b"\xef\xbb\xbfa", "1\t\ufeffa"),
     ],
 )
 async def test_odd_contents(workspace: Path, data: bytes, content: str) -> None:
@@ -287,11 +220,27 @@ async def test_odd_contents(workspace: Path, data: bytes, content: str) -> None:
 
 async def test_what_cannot_be_read_is_said(workspace: Path) -> None:
     (workspace / "d").mkdir()
-    (workspace / "big").write_bytes(b"x" * (MAX_BYTES + 1))
     assert (await read(workspace, "missing")).content == "missing does not exist in the workspace"
     assert (await read(workspace, "d")).content == "d is a directory"
-    assert "use search_files or the terminal" in (await read(workspace, "big")).content
-    assert (await read(workspace, "big/x")).error
+    (workspace / "f").write_text("x")
+    assert (await read(workspace, "f/x")).error
+
+
+async def test_a_file_of_any_size_is_read_in_pages_but_not_changed(workspace: Path) -> None:
+    (workspace / "big").write_text("".join(f"line {n}\n" for n in range(1, 400_001)))
+    assert (workspace / "big").stat().st_size > MAX_BYTES
+    output = await read(workspace, "big", offset=399_999, limit=1)
+    assert output.content == "399999\tline 399999\n[lines 399999 to 399999 of 400000; go on with offset 400000]"
+    assert "only files up to 2097152 can be changed here" in (await patch(workspace, "big", "line 7\n", "x")).content
+    assert (await search(workspace, pattern="^line 399999$")).content == "big:399999: line 399999"
+
+
+async def test_reading_goes_so_far_into_a_file_and_says_so(workspace: Path) -> None:
+    with (workspace / "huge").open("wb") as file:
+        file.write(b"first\n" + b"x" * (SCANNED_BYTES + 10) + b"\nlast\n")
+    assert "[lines 1 to 1 of more than 2; go on with offset 2]" in (await read(workspace, "huge", limit=1)).content
+    behind = await read(workspace, "huge", offset=3)
+    assert behind.content == ("huge has more than 2 lines; offset 3 is behind what can be read here: use the terminal")
 
 
 # Writing
@@ -345,6 +294,21 @@ async def test_a_masked_secret_is_not_written_over_the_real_one(workspace: Path)
     assert not (await write(workspace, "notes", "API_TOKEN=***\n")).error
 
 
+async def test_line_ends_that_get_lost_are_told(workspace: Path) -> None:
+    (workspace / "f.bat").write_bytes(b"one\r\ntwo\r\n")
+    assert (await write(workspace, "f.bat", "one\r\n")).content == "wrote f.bat (5 bytes)"
+    output = await write(workspace, "f.bat", "one\n")
+    assert output.content == "wrote f.bat (4 bytes; its lines ended with CR LF, now they end with LF)"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+async def test_a_mask_is_known_whatever_its_line_ends_with(workspace: Path, end: str) -> None:
+    before = f"caf\u00e9{end}API_TOKEN=real-secret-1234{end}".encode("latin-1")
+    (workspace / "env").write_bytes(before)
+    assert (await write(workspace, "env", "API_TOKEN=***\n")).error
+    assert (workspace / "env").read_bytes() == before
+
+
 # Patching
 
 
@@ -363,6 +327,12 @@ async def test_a_passage_that_is_missing_or_ambiguous_changes_nothing(workspace:
     assert missing.error
     assert "2: beta" in missing.content
     assert (workspace / "f").read_text() == "alpha\nbeta\nalpha\n"
+
+
+async def test_line_ends_are_kept(workspace: Path) -> None:
+    (workspace / "f.bat").write_bytes(b"one\r\ntwo\r\n")
+    await patch(workspace, "f.bat", "two", "2\n3")
+    assert (workspace / "f.bat").read_bytes() == b"one\r\n2\r\n3\r\n"
 
 
 async def test_a_file_that_is_not_utf8_is_not_damaged(workspace: Path) -> None:
@@ -388,67 +358,3 @@ async def test_a_writer_waits_for_its_turn(workspace: Path) -> None:
         assert not done
         assert not (workspace / "f").exists()
     assert not (await waiting).error
-
-
-# Searching
-
-
-async def test_lines_and_files_are_found(workspace: Path) -> None:
-    await write(workspace, "src/one.py", "import os\nprint('Hello')\n")
-    await write(workspace, "src/two.txt", "hello there\n")
-    await write(workspace, ".git/config", "hello")
-    assert (await search(workspace, pattern=r"(?i)hel+o")).content == (
-        "src/one.py:2: print('Hello')\nsrc/two.txt:1: hello there"
-    )
-    assert (await search(workspace, pattern="hello", glob="*.py")).content == "nothing found"
-    assert (await search(workspace, glob="**/*.py")).content == "src/one.py"
-    assert (await search(workspace, path="src")).content == "src/one.py\nsrc/two.txt"
-
-
-@pytest.mark.skipif(not AS_ROOT, reason="an ordinary worker is the user")
-async def test_a_directory_above_that_nobody_may_pass_hides_nothing(tmp_path: Path) -> None:
-    (tmp_path / "closed").mkdir(mode=0o700)
-    workspace = Workspaces(tmp_path / "closed" / "ws").for_user("ann")
-    await write(workspace, "f", "here\n")
-    assert (await search(workspace, pattern="here")).content == "f:1: here"
-    assert (await call(Terminal(timeout_s=20, output_chars=100), workspace, {"command": "cat f"})).content == (
-        "exit code 0\nhere"
-    )
-
-
-async def test_a_search_stays_inside_and_skips_what_is_no_text(links: Path) -> None:
-    (links / "binary").write_bytes(b"SECRET\0")
-    (links / "text").write_text("SECRET of mine\n")
-    assert (await search(links, pattern="SECRET")).content == "text:1: SECRET of mine"
-
-
-async def test_a_search_is_bounded(workspace: Path) -> None:
-    (workspace / "f").write_text("hit\n" * 500)
-    (workspace / "g").write_text("hit\n")
-    lines = (await search(workspace, pattern="hit")).content.splitlines()
-    assert len(lines) == 101
-    assert lines[-1] == "[stopped after 1 files and 100 hits; narrow it by glob or path]"
-
-
-async def test_a_pattern_that_takes_for_ever_is_ended_and_blocks_nobody(workspace: Path) -> None:
-    (workspace / "f").write_text("a" * 60 + "b\n")
-    slow = asyncio.create_task(call(SearchFiles(seconds=1), workspace, {"pattern": "(a+)+$"}))
-    beats = 0
-    while not slow.done():
-        await asyncio.wait({slow}, timeout=0.05)
-        beats += 1
-    assert (await slow).error
-    assert "use a simpler pattern" in (await slow).content
-    assert beats > 10
-
-
-async def test_a_name_that_is_no_text_is_shown_as_text(workspace: Path) -> None:
-    Path(os.fsdecode(os.fsencode(workspace) + b"/caf\xe9")).write_text("hit")
-    assert (await search(workspace)).content == "caf\ufffd"
-    assert (await search(workspace, pattern="hit")).content == "caf\ufffd:1: hit"
-
-
-async def test_a_broken_pattern_is_explained(workspace: Path) -> None:
-    output = await search(workspace, pattern="(")
-    assert output.error
-    assert output.content.startswith("not a regular expression of Python: missing )")

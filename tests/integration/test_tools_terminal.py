@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 from hermes_tasks.tools.terminal import Terminal
-from hermes_tasks.tools.workspace import Workspaces
-from tests.integration.tool_calls import call
+from tests.integration.tool_calls import call, workspace_of
 
 # ruff: noqa: ASYNC220, ASYNC240 - what a test looks at may block it
 pytestmark = pytest.mark.anyio
@@ -27,7 +26,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in (base, *base.parents):  # as an operator does for a root worker: others may pass through
         if AS_ROOT and folder.owner() == "root" and folder != Path("/"):
             folder.chmod(folder.stat().st_mode | 0o011)
-    return Workspaces(base / "ws").for_user("ann")
+    return workspace_of(base / "ws", "ann")
 
 
 @pytest.fixture
@@ -184,16 +183,17 @@ async def test_a_command_cannot_reach_the_worker(terminal: Terminal, workspace: 
 @pytest.mark.skipif(not AS_ROOT, reason="the commands of an ordinary worker are all one user")
 async def test_one_users_command_cannot_reach_another_user(terminal: Terminal, workspace: Path) -> None:
     mark = f"mark-{os.urandom(6).hex()}"
-    other = Workspaces(workspace.parent).for_user("bob")
+    other = workspace_of(workspace.parents[2], "bob")
     (other / "vault").write_text("SECRET-OF-BOB")
     task = asyncio.create_task(call(terminal, other, {"command": f"{sleeper(mark)} & wait"}))
     await started(mark)
     (victim, *_) = alive(mark)
-    command = f"cat ../bob/vault {other}/vault; ls ..; kill -9 {victim.pid}; cat /proc/{victim.pid}/maps; echo on"
+    reads = f"cat ../../../bob/sessions/s1/vault {other}/vault; ls .."
+    command = f"{reads}; kill -9 {victim.pid}; cat /proc/{victim.pid}/maps; echo on"
     output = await call(terminal, workspace, {"command": command})
     assert output.content.endswith("on")
     assert "SECRET" not in output.content
-    assert "vault" not in output.content.replace("bob/vault: Permission denied", "")
+    assert "vault" not in output.content.replace("s1/vault: Permission denied", "")
     assert victim.is_running()
     task.cancel()
     await asyncio.wait({task})

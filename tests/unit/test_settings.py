@@ -227,7 +227,7 @@ def test_a_key_file_is_read_at_each_use(home, tmp_path):
     key.write_text("sk-two\n")
     assert model.key() == "sk-two"
     key.write_text("\n")
-    with pytest.raises(InvalidRequest, match="is empty"):
+    with pytest.raises(InvalidRequest, match="holds no key"):
         model.key()
 
 

@@ -27,7 +27,7 @@ def child(**spec: str) -> MemoryRun:
 
 
 def strategy(*tools: dict[str, str]) -> ChildStrategy:
-    return ChildStrategy(lambda policy: tools if policy == POLICY else (), lambda user: Path("/srv") / user)
+    return ChildStrategy(lambda policy: tools if policy == POLICY else (), lambda run: Path("/srv") / run.user)
 
 
 async def test_the_plan_is_the_goal_and_nothing_else() -> None:

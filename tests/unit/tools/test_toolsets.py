@@ -20,12 +20,12 @@ def test_each_toolset_has_its_tools() -> None:
     settings = ToolSettings()
     assert offered(settings, "file") == ["read_file", "write_file", "patch", "search_files"]
     assert offered(settings, "terminal") == ["terminal"]
-    assert offered(settings, "web") == ["web_fetch"]
+    assert offered(settings, "web") == ["web_fetch", "web_search"]
     assert offered(settings) == []
 
 
-def test_search_is_offered_once_it_is_configured() -> None:
-    assert offered(ToolSettings(search_url="http://127.0.0.1:8888"), "web") == ["web_fetch", "web_search"]
+def test_search_is_not_offered_where_it_is_switched_off() -> None:
+    assert offered(ToolSettings(search="none"), "web") == ["web_fetch"]
 
 
 def test_what_may_be_repeated_after_a_crash_is_declared() -> None:
