@@ -10,6 +10,7 @@ from hermes_tasks.cli.errors import told_in_one_line
 from hermes_tasks.cli.front_client import KeyFileOption, UrlOption, open_client, with_client
 from hermes_tasks.cli.options import ConfigOption, HomeOption, JsonOption
 from hermes_tasks.cli.printing import moment, one_line, print_json, print_table
+from hermes_tasks.cli.spent import state_words, tokens
 
 runs_app = typer.Typer(help="Runs: turns, children, reviews, fires of jobs.", no_args_is_help=True)
 RunArgument = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
@@ -68,7 +69,8 @@ def show(
     for name, value in (
         ("run", found["run"]),
         ("kind", found["kind"]),
-        ("state", found["state"]),
+        ("state", state_words(found)),
+        ("until", moment(found["waits_until_ms"]) if found["waits_for"] else None),
         ("reason", found["exit_reason"]),
         ("error", one_line(found["error"]) if found["error"] else None),
         ("goal", one_line(found["goal"]) if found["goal"] else None),
@@ -78,7 +80,8 @@ def show(
         ("started", moment(found["started_ms"])),
         ("ended", moment(found["ended_ms"])),
         ("attempts", f"{found['attempts']} without progress, {found['takeovers']} takeovers"),
-        ("tokens", f"{usage['input_tokens']} in, {usage['output_tokens']} out, {usage['calls']} calls"),
+        ("tokens", tokens(usage)),
+        ("below", tokens(usage["below"]) if usage["below"]["calls"] else None),
     ):
         if value is not None:
             print(f"{name:<9}{value}")
@@ -114,4 +117,4 @@ def cancel(
 
 def _row(run: dict[str, Any]) -> tuple[object, ...]:
     seconds = f"{run['duration_s']:.1f}" if run["ended_ms"] else "-"
-    return run["run"], run["kind"], run["state"], run["exit_reason"] or "-", moment(run["created_ms"]), seconds
+    return run["run"], run["kind"], state_words(run), run["exit_reason"] or "-", moment(run["created_ms"]), seconds
