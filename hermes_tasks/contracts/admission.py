@@ -1,4 +1,4 @@
-"""Who may call a model's provider now: places for calls side by side, rates, and the pauses a provider asks for."""
+"""Who may call a model's provider now: permits for calls side by side, rates, and the pauses a provider asks for."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ class Admission(Protocol):
     """Asked before and after every call of a model, by every worker."""
 
     async def enter(self, caller: Caller, model: str) -> str | Wait:
-        """Take a place for one call.
+        """Take a permit for one call.
 
         Returns:
             The name of the model to ask: ``model``, or a fallback of it while its rate limit is reached. Or how long
             to wait: the caller stands in line and is woken; it must hold no slot meanwhile.
 
-        Called again by the same run, it finds its own place: among the calls, or in the line.
+        Called again by the same run, it finds its own permit, or its place in the line.
         """
         ...
 
     async def enter_fallback(self, caller: Caller, model: str) -> Wait | None:
-        """Take a place at a fallback's endpoint beside the one that is held; None = it may be asked.
+        """Take a permit at a fallback's endpoint beside the one that is held; None = it may be asked.
 
         Nobody stands in line for a fallback.
         """
         ...
 
     async def leave(self, caller: Caller) -> None:
-        """Give back every place this process holds for the caller. Never raises: what is not given back runs out."""
+        """Give back every permit this process holds for the caller. Never raises: what is not given back runs out."""
         ...
 
     async def limited(self, model: str, retry_after: timedelta | None) -> float:

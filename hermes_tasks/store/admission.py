@@ -19,7 +19,7 @@ from hermes_tasks.store.permits import Lane, Permits, Reply, member_of, run_of
 from hermes_tasks.store.rates import Rates
 from hermes_tasks.store.runs import Runs
 
-#: Giving a place back takes no longer; afterwards it runs out by itself.
+#: Giving a permit back takes no longer; afterwards it runs out by itself.
 _LEAVE_S: Final = 1.0
 #: A run in line asks again by itself after about so long, should nobody be left to wake it; longer in a long line,
 #: so that they do not all come at once.
@@ -35,8 +35,8 @@ _log = get_logger(__name__)
 class StoreAdmission:
     """Implements ``Admission``. One per process, in one event loop; :meth:`aclose` ends its keeper.
 
-    The keeper is one task. Once a second it renews the places of the calls that are on and lets the lines move; and it
-    wakes whoever got a place. What one process granted and then failed to tell, the keeper of another tells.
+    The keeper is one task. Once a second it renews the permits of the calls that are on and lets the lines move; and it
+    wakes whoever got a permit. What one process granted and then failed to tell, the keeper of another tells.
 
     Args:
         lanes: by the names of the configured models.
@@ -52,13 +52,14 @@ class StoreAdmission:
         self._lanes, self._fallbacks = dict(lanes), dict(fallbacks)
         self._tick_s = tick.total_seconds()
         self._held: dict[tuple[str, str], Lane] = {}
+        self._looked: set[str] = set()
         self._busy: set[tuple[str, str]] = set()
         self._woken: asyncio.Queue[tuple[Lane, str]] = asyncio.Queue()
         self._tending = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
 
     async def aclose(self) -> None:
-        """End the keeper. Places that are still held run out."""
+        """End the keeper. Permits that are still held run out."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -90,7 +91,7 @@ class StoreAdmission:
                 async with asyncio.timeout(_LEAVE_S), self._tending:
                     self._tell(lane, await self._permits.leave(lane, member))
             except (TimeoutError, Retryable) as error:
-                _log.warning("place not given back; it runs out", reason=str(error) or "timed out")
+                _log.warning("permit not given back; it runs out", reason=str(error) or "timed out")
 
     async def limited(self, model: str, retry_after: timedelta | None) -> float:
         """See ``Admission``."""
@@ -115,7 +116,7 @@ class StoreAdmission:
     async def _enter(self, lane: Lane, caller: Caller, *, stands: bool) -> Wait | None:
         self._keep()
         limits = lane.max_concurrent is not None or lane.rated
-        if not limits and (lane.endpoint, lane.model) not in self._busy:
+        if not limits and lane.endpoint in self._looked and (lane.endpoint, lane.model) not in self._busy:
             return None
         member = member_of(caller)
         reply = await self._permits.enter(lane, member, stands=stands)
@@ -173,11 +174,12 @@ class StoreAdmission:
             async with self._tending:
                 members = [member for at, member in self._held if at == endpoint]
                 reply = await self._permits.tend(lane, allowed, members)
+            self._looked.add(endpoint)
             self._busy = {key for key in self._busy if key[0] != endpoint} | {(endpoint, name) for name in reply.busy}
             self._tell(lane, reply)
 
     async def _wake(self, lane: Lane, member: str) -> None:
-        """Tell a run that it has a place. It may be on its way already; if it does not wait any more, others may."""
+        """Tell a run that it has a permit. It may be on its way already; if it does not wait any more, others may."""
         user, run = run_of(member)
         try:
             if await self._runs.wake(user, run, *_OURS):

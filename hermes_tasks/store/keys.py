@@ -177,14 +177,14 @@ GLOBAL_KEYS: Final = (
 #: Keys of the providers: below ``ht:{p:<endpoint>}:``, where an endpoint is the digest of an address and a key.
 PROVIDER_KEYS: Final = (
     KeyRule(
-        "held:<kind>",
+        "held:<share>",
         "zset",
-        "runs (kind|user|run) with a place among the calls, by the end of its lease (ms); kind: turn or rest",
+        "runs (share|user|run) with a permit, by the end of its lease (ms); a share is turn or rest",
         "max_concurrent, else calls after a pause",
         "2 days after the last",
     ),
     KeyRule(
-        "line:<kind>:<model>",
+        "line:<share>:<model>",
         "zset",
         "runs that wait to ask a model, by round",
         "paused runs",
@@ -193,11 +193,11 @@ PROVIDER_KEYS: Final = (
     KeyRule(
         "granted",
         "zset",
-        "runs that have a place and were told, by when they are told again (ms)",
+        "runs that got a permit while they waited, by when they are told again (ms)",
         "as held",
         "2 days after the last",
     ),
-    KeyRule("rounds", "hash", "last round of a user and kind in line", "users in line", "2 days after the last"),
+    KeyRule("rounds", "hash", "last round of a share and user in line", "users in line", "2 days after the last"),
     KeyRule("state", "hash", "the round that was served last, arrivals", "1", "2 days after the last"),
     KeyRule("models", "set", "models that are paused or waited for", "models of the endpoint", "2 days after the last"),
     KeyRule("model:<model>", "hash", "a model's pause, and the pace after it", "1 per model", "2 days after the last"),

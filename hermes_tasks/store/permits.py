@@ -1,4 +1,4 @@
-"""A provider endpoint's places, lines and pauses, shared by all workers: the scripts ``permit_*`` on its own slot."""
+"""A provider endpoint's permits, lines and pauses, shared by all workers: the scripts ``permit_*`` on its own slot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Lane:
     """One model at one provider endpoint. Limits: None = no limit.
 
     Attributes:
-        endpoint: the digest of address and key; its models share the places.
+        endpoint: the digest of address and key; its models share the permits.
         model: the digest of the provider's name for it; pauses and rates are its own.
         max_concurrent: calls side by side at the whole endpoint.
     """
@@ -43,7 +43,7 @@ class Reply:
         word: ``ok``, ``full`` or ``paused``.
         left_s: until the model's pause ends.
         waiting: how many stand in line at the endpoint.
-        wake: members who got a place while they waited.
+        wake: members who got a permit while they waited.
         busy: models of the endpoint that are paused or waited for; told by :meth:`Permits.tend` only.
     """
 
@@ -55,7 +55,7 @@ class Reply:
 
 
 def member_of(caller: Caller) -> str:
-    """How a run is known at an endpoint: the same after a takeover, so that it finds its own place again."""
+    """How a run is known at an endpoint: the same after a takeover, so that it finds its own permit again."""
     return f"{'turn' if caller.turn else 'rest'}|{caller.user}|{caller.run}"
 
 
@@ -69,7 +69,7 @@ class Permits:
     """The scripts, typed.
 
     Args:
-        lease: a place that is not renewed for so long is free.
+        lease: a permit that is not renewed for so long is free.
     """
 
     def __init__(self, store: Store, *, lease: timedelta = timedelta(seconds=10)) -> None:
@@ -77,7 +77,7 @@ class Permits:
         self._lease_ms = round(lease.total_seconds() * 1000)
 
     async def enter(self, lane: Lane, member: str, *, stands: bool) -> Reply:
-        """Take a place for one call.
+        """Take a permit for one call.
 
         Args:
             stands: stand in line when there is none.
@@ -85,7 +85,7 @@ class Permits:
         return await self._call("permit_enter", lane, lane.model, member, int(stands))
 
     async def leave(self, lane: Lane, member: str, *, uncalled: bool = False) -> Reply:
-        """Give a place back. A second call changes nothing.
+        """Give a permit back. A second call changes nothing.
 
         Args:
             uncalled: only if the member was granted it and never came.
@@ -97,7 +97,7 @@ class Permits:
 
         Args:
             length: None = not known; it grows.
-            back: a member that had a place and goes to the head of the line.
+            back: a member that had a permit and goes to the head of the line.
         """
         length_ms = 0 if length is None else max(1, round(length.total_seconds() * 1000))
         return await self._call("permit_pause", lane, lane.model, length_ms, back)

@@ -14,7 +14,7 @@ from hermes_tasks.wiring.base import Base
 
 
 def lanes(models: Mapping[str, ModelSettings]) -> dict[str, Lane]:
-    """Each model's place at its provider. Of different numbers for one thing the smallest counts."""
+    """Each model at its provider. Of different numbers for one thing the smallest counts."""
     found = {}
     for name, model in models.items():
         beside = [other for other in models.values() if other.endpoint == model.endpoint]

@@ -1,7 +1,7 @@
--- permit_enter: take a place for one call, or stand in line for it.
--- ARGV[3] model  [4] member  [5] '1' = stand in line when there is no place
--- Answers ok | full (all places are in use) | paused (the model may not be asked now, or only few may at a time)
--- {left = ms until its pause ends}. A second call finds the member's own place, among the calls or in the line.
+-- permit_enter: take a permit for one call, or stand in line for it.
+-- ARGV[3] model  [4] member  [5] '1' = stand in line when there is no permit
+-- Answers ok | full (all permits are in use) | paused (the model may not be asked now, or only few may at a time)
+-- {left = ms until its pause ends}. A second call finds the member's permit, or its place in the line.
 local model, member, stands = ARGV[3], ARGV[4], ARGV[5] == '1'
 settle()
 local mine = holds(member)
@@ -10,7 +10,7 @@ if mine and pause_left(model) == 0 then
   redis.call('ZREM', key('granted'), member)
   return answer('ok')
 end
-if open(model) and room(kind_of(member)) and not next_in_line() then
+if open(model) and room(share_of(member)) and not next_in_line() then
   hold(member, model)
   return answer('ok')
 end

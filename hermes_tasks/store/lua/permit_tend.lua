@@ -1,6 +1,6 @@
--- permit_tend: what is done once a second: keep the places of calls that are on, let lines move, wake who did not come.
+-- permit_tend: what is done once a second: keep the permits of calls that are on, let lines move, wake who did not come.
 -- ARGV[3] how many calls the rates of each model allow now, as JSON {model = calls}; a model without rates is not in it
--- ARGV[4…] members whose calls are on: they have a place, also when its lease ran out because nobody could renew it
+-- ARGV[4…] members whose calls are on: they have a permit, also when its lease ran out because nobody could renew it
 -- Answers ok {models = those that are paused or waited for}. Called more often, it changes nothing more.
 for i = 4, #ARGV do renew(ARGV[i]) end
 settle()
