@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from hermes_tasks.agent import verdict
@@ -17,11 +17,14 @@ from hermes_tasks.agent.asking import Asker, Sleep
 from hermes_tasks.agent.budget import next_request_tokens, request_tokens
 from hermes_tasks.agent.calls import Calls
 from hermes_tasks.agent.context import best_cut, excerpt, is_full, summary_request
+from hermes_tasks.agent.day_budget import DayBudget, OverDay
 from hermes_tasks.agent.partial import clip
+from hermes_tasks.agent.pausing import AloneAdmission, Paused
 from hermes_tasks.agent.ports import Registry, Spill
 from hermes_tasks.agent.progress import all_progress, is_blank, last_progress
 from hermes_tasks.agent.streaming import TextStream
 from hermes_tasks.agent.transcript import messages
+from hermes_tasks.contracts.admission import Admission
 from hermes_tasks.contracts.errors import (
     BadModelAnswer,
     ContextTooLong,
@@ -54,11 +57,15 @@ class Surroundings:
 
     Attributes:
         sleep: waits that many seconds; cancellable.
+        admission: to the models' providers.
+        budget: the tokens of a user's day.
         spill: where the whole text of a long tool result goes; None = only head and tail are kept.
         stopping: True once the worker shuts down: the run then stops before its next step.
     """
 
     sleep: Sleep = asyncio.sleep
+    admission: Admission = field(default_factory=AloneAdmission)
+    budget: DayBudget = field(default_factory=DayBudget)
     spill: Spill | None = None
     stopping: Callable[[], bool] = lambda: False
 
@@ -72,7 +79,7 @@ async def advance(
     notes: Notes,
     surroundings: Surroundings | None = None,
 ) -> Outcome:
-    """Continue the run until it is over, waits for children, or the worker stops.
+    """Continue the run until it is over, waits (for children, or paused), or the worker stops.
 
     Called again for the same steps it makes no second model call for what is stored, and gives the same outcome.
 
@@ -99,7 +106,7 @@ class _Run:
         self._model = model
         self._notes = notes
         self._around = around
-        self._asker = Asker(journal, plan, model, around.sleep)
+        self._asker = Asker(journal, plan, model, sleep=around.sleep, admission=around.admission, budget=around.budget)
         self._calls = Calls(
             journal, plan.policy, registry, context, self._fit, self._tell, around.sleep, self._context_left
         )
@@ -112,6 +119,11 @@ class _Run:
                 outcome = await self._next()
                 if outcome is not None:
                     return outcome
+        except Paused as signal:
+            await self._journal.pause(signal.pause)
+            return Outcome(state=RunState.WAITING)
+        except OverDay as error:
+            return verdict.over_day(str(error), self._journal.steps)
         except DeadlineExceeded as error:
             streaming = "" if self._streaming is None else self._streaming.text
             return verdict.timed_out(error, self._journal.steps, streaming)
@@ -139,13 +151,14 @@ class _Run:
         steps = self._journal.steps
         used = len(all_progress(steps))
         last = used + 1 >= self._plan.policy.iterations
-        over = verdict.over_budget(self._plan.policy, steps, next_request_tokens(self._plan, steps))
+        coming = next_request_tokens(self._plan, steps)
+        over = verdict.over_budget(self._plan.policy, steps, coming)
         if over is not None:
             return over
         conversation = messages(self._plan, steps, closing=last and used > 0)
         self._streaming = TextStream(len(steps), self._tell)
         try:
-            answer = await self._asker.ask(conversation, () if last else self._plan.tools, self._streaming)
+            answer = await self._asker.ask(conversation, () if last else self._plan.tools, coming, self._streaming)
         except ContextTooLong:
             condensed_just_now = bool(steps) and isinstance(steps[-1], SummaryStep)
             if condensed_just_now or best_cut(self._plan, steps, self._window) is None:
@@ -167,12 +180,13 @@ class _Run:
         if cut is None:
             return None
         request = summary_request(self._plan, steps, cut, self._window)
-        over = verdict.over_budget(self._plan.policy, steps, request_tokens(request))
+        coming = request_tokens(request)
+        over = verdict.over_budget(self._plan.policy, steps, coming)
         if over is not None:
             return over
         text, usage = "", Usage()
         try:
-            answer = await self._asker.ask(request, ())
+            answer = await self._asker.ask(request, (), coming)
             text, usage = "" if is_blank(answer.text) else scrub(answer.text).strip(), answer.usage
         except ContextTooLong:
             _log.warning("summary request too long, an excerpt is used")

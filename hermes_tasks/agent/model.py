@@ -123,6 +123,8 @@ class ModelClient:
                     break
                 if follower:
                     _log.warning("model fallback", model=name, fallback=follower, reason=str(error))
+                    if request.before_fallback is not None:
+                        await request.before_fallback(name, error, follower)
                 name = follower
         raise next((error for error in failures if isinstance(error, Retryable)), failures[0])
 
@@ -144,7 +146,7 @@ class ModelClient:
             raise call.place.unavailable("broke its answer off with the finish reason 'error'")
         if answer.finish == "content_filter" and answer.empty:
             raise ModelRefused(f"{call.place}: its content filter blocked the answer; say it in other words")
-        return answer.step(call.place.name)
+        return priced(answer.step(call.place.name), call.settings)
 
     async def _read(self, call: _Call, answer: Answer, limit: asyncio.Timeout) -> None:
         """Read the whole answer. The connection is free again, or closed, when this returns or raises."""
@@ -239,6 +241,16 @@ async def _key(call: _Call) -> str | None:
         raise ModelRefused(f"{call.place}: {error}", status=401) from error
     call.place.key = key or ""
     return key
+
+
+def priced(step: ModelStep, settings: ModelSettings) -> ModelStep:
+    """The step with what it cost, or marked as unpriced: no price is set, or the provider told no usage."""
+    used = step.usage
+    if settings.input_price is None or settings.output_price is None or not (used.input_tokens or used.output_tokens):
+        return step.model_copy(update={"usage": used.model_copy(update={"unpriced_calls": used.calls})})
+    # A price per million tokens is as many millionths per token.
+    cost = used.input_tokens * settings.input_price + used.output_tokens * settings.output_price
+    return step.model_copy(update={"usage": used.model_copy(update={"cost_micro": round(cost)})})
 
 
 def _host(settings: ModelSettings) -> str:

@@ -145,7 +145,8 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
 
 def _rate_limited(place: Place, said: str, wait: timedelta | None) -> RateLimited:
     asked = f", for {wait.total_seconds():g} s" if wait is not None else ""
-    return RateLimited(f"{place} asked us to slow down (HTTP 429){asked}{_quoted(said)}", retry_after=wait)
+    text = f"{place} asked us to slow down (HTTP 429){asked}{_quoted(said)}"
+    return RateLimited(text, retry_after=wait, model=place.name)
 
 
 def _quoted(said: str) -> str:

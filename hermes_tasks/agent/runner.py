@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,7 +91,7 @@ class Runner:
         self._model = model
         self._registry = registry
         self._workspace = workspace
-        self._around = Surroundings(sleep=around.sleep, spill=around.spill, stopping=lambda: self._stopping)
+        self._around = replace(around, stopping=lambda: self._stopping)
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._executions: set[_Execution] = set()

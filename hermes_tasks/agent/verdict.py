@@ -70,6 +70,13 @@ def over_budget(policy: Policy, steps: Sequence[AnyStep], coming: int) -> Outcom
     return failed(ExitReason.TOKEN_BUDGET, reason, steps)
 
 
+def over_day(told: str, steps: Sequence[AnyStep]) -> Outcome:
+    """The outcome when the tokens of the user's day do not suffice: what was finished, and why it ends here."""
+    outcome = failed(ExitReason.TOKEN_BUDGET, told, steps)
+    sentence = f"I have to stop here: {told}."
+    return outcome.model_copy(update={"text": "\n\n".join(part for part in (outcome.text, sentence) if part)})
+
+
 def timed_out(error: DeadlineExceeded, steps: Sequence[AnyStep], streaming: str) -> Outcome:
     """The outcome at the deadline: what was said and finished until then, ``streaming`` included."""
     text = partial_text(steps, streaming)

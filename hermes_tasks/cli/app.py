@@ -15,6 +15,7 @@ from hermes_tasks.cli.inbox import inbox
 from hermes_tasks.cli.jobs import jobs_app
 from hermes_tasks.cli.runs import runs_app
 from hermes_tasks.cli.services import flower, front
+from hermes_tasks.cli.spent import usage
 from hermes_tasks.cli.up import up
 from hermes_tasks.cli.users import users_app
 from hermes_tasks.contracts.errors import InvalidRequest
@@ -35,6 +36,7 @@ app.command()(config)
 app.command()(demo)
 app.command()(chat)
 app.command()(inbox)
+app.command()(usage)
 app.add_typer(jobs_app, name="jobs")
 app.add_typer(runs_app, name="runs")
 app.add_typer(users_app, name="users")

@@ -103,6 +103,7 @@ def _as_json(answer: Answer, session: str) -> str:
         {
             "session": session, "turn": answer.turn, "run": answer.run, "state": answer.state,
             "exit_reason": answer.exit_reason, "error": answer.error, "text": answer.text,
+            "usage": answer.usage,
         },
         ensure_ascii=False,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from hermes_tasks.cli.front_client import KeyFileOption, UrlOption, open_client,
 from hermes_tasks.cli.options import ConfigOption, HomeOption, JsonOption
 from hermes_tasks.cli.printing import clean, moment, one_line, print_json, print_table
 from hermes_tasks.cli.run_tail import follow_run
+from hermes_tasks.cli.spent import state_words, tokens
 from hermes_tasks.contracts.errors import InvalidRequest
 
 runs_app = typer.Typer(help="Runs: turns, children, reviews, fires of jobs.", no_args_is_help=True)
@@ -70,7 +71,8 @@ def show(
     for name, value in (
         ("run", found["run"]),
         ("kind", found["kind"]),
-        ("state", found["state"]),
+        ("state", state_words(found)),
+        ("until", moment(found["waits_until_ms"]) if found["waits_for"] else None),
         ("reason", found["exit_reason"]),
         ("error", one_line(found["error"]) if found["error"] else None),
         ("goal", one_line(found["goal"]) if found["goal"] else None),
@@ -80,7 +82,8 @@ def show(
         ("started", moment(found["started_ms"])),
         ("ended", moment(found["ended_ms"])),
         ("attempts", f"{found['attempts']} without progress, {found['takeovers']} takeovers"),
-        ("tokens", f"{usage['input_tokens']} in, {usage['output_tokens']} out, {usage['calls']} calls"),
+        ("tokens", tokens(usage)),
+        ("below", tokens(usage["below"]) if usage["below"]["calls"] else None),
     ):
         if value is not None:
             print(f"{name:<9}{value}")
@@ -180,4 +183,4 @@ def tail(
 
 def _row(run: dict[str, Any]) -> tuple[object, ...]:
     seconds = f"{run['duration_s']:.1f}" if run["ended_ms"] else "-"
-    return run["run"], run["kind"], run["state"], run["exit_reason"] or "-", moment(run["created_ms"]), seconds
+    return run["run"], run["kind"], state_words(run), run["exit_reason"] or "-", moment(run["created_ms"]), seconds

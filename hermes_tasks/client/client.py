@@ -200,6 +200,10 @@ class Client:
         """Both memory documents: ``{memory, user}``, each ``{entries, chars, limit_chars}``."""
         return await self._ask("GET", "/v1/memory")
 
+    async def usage(self, day: str | None = None) -> dict[str, Any]:
+        """What a day (``YYYY-MM-DD``; None = today) used: ``{day, zone, rows, total, budget}``; a cost may be None."""
+        return await self._ask("GET", "/v1/usage", params={} if day is None else {"day": day})
+
     async def channel(self, session: str) -> dict[str, Any]:
         """``{appended, applied}``: the session's last channel entry, and the last one written to memory."""
         return await self._ask("GET", f"/v1/channel/{segment(session)}")

@@ -56,11 +56,13 @@ class RateLimited(Retryable):
 
     Args:
         retry_after: how long it asked us to wait, or None when it did not say.
+        model: the configured name of the model whose provider it was; "" = the one that was asked.
     """
 
-    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
+    def __init__(self, message: str, *, retry_after: timedelta | None = None, model: str = "") -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.model = model
 
 
 class StoreUnavailable(Retryable):

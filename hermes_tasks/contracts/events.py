@@ -20,6 +20,6 @@ class EventType(StrEnum):
     CHILD_ENDED = "child.ended"  # {run, batch, index, status, exit_reason, duration_ms, usage}
     BATCH_DETACHED = "batch.detached"  # {run, batch}: nobody waits for it any more, its results come as a turn
     BATCH_JOINED = "batch.joined"  # {run, batch}
-    TURN_ENDED = "turn.ended"  # {turn, run, state, exit_reason, text, usage}
+    TURN_ENDED = "turn.ended"  # {turn, run, state, exit_reason, text, usage: {…, cost, below}}
     NOTICE = "notice"  # {text}
     RESYNC = "resync"  # {history, open}: what you asked for is no longer kept; start from this

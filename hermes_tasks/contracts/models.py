@@ -6,10 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from hermes_tasks.contracts.errors import HermesTasksError
 from hermes_tasks.contracts.steps import ModelStep
 
 Message = Mapping[str, Any]
 OnText = Callable[[str], Awaitable[None]]
+#: Told (model that failed, its error, fallback) before the fallback is asked; raises when that may not be.
+BeforeFallback = Callable[[str, HermesTasksError, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class ModelRequest:
         tools: function schemas ``{name, description, parameters}``; empty = none offered.
         timeout_s: the whole call, streaming included.
         max_output_tokens: None = the model's configured limit.
+        before_fallback: whatever it raises ends the call.
     """
 
     model: str
@@ -29,6 +33,7 @@ class ModelRequest:
     tools: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     timeout_s: float = 300.0
     max_output_tokens: int | None = None
+    before_fallback: BeforeFallback | None = None
 
 
 class ModelPort(Protocol):

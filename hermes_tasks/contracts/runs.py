@@ -129,13 +129,17 @@ class OverBudget:
     """The user's tokens of the day do not suffice for the next call.
 
     Attributes:
-        used: tokens of the day that are used or set aside for other runs.
+        used: tokens of the day that are used.
+        reserved: tokens that are set aside for calls of other runs; what these do not use is free again soon.
         resets: when the user's next day begins, in the user's zone.
+        resets_in_s: seconds until then.
     """
 
     used: int
+    reserved: int
     limit: int
     resets: datetime
+    resets_in_s: float
 
 
 class Outcome(BaseModel):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Response
 
 from hermes_tasks.contracts.errors import StoreUnavailable
-from hermes_tasks.front import runs, sessions, things
+from hermes_tasks.front import runs, sessions, things, usage
 from hermes_tasks.front.deps import FrontState, State
 from hermes_tasks.front.errors import add_error_handlers
 from hermes_tasks.front.gate import Gate
@@ -45,6 +45,7 @@ def create_app(services: FrontServices) -> FastAPI:
     app.include_router(sessions.router)
     app.include_router(runs.router)
     app.include_router(things.router)
+    app.include_router(usage.router)
     app.add_api_route("/healthz", _health, methods=["GET"])
     app.add_middleware(Gate, max_body_bytes=services.front.max_body_bytes)
     return app

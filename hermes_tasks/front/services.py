@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hermes_tasks.contracts.clock import Clock, SystemClock
-from hermes_tasks.settings.sections import FrontSettings, MemorySettings
+from hermes_tasks.settings.sections import BudgetSettings, FrontSettings, MemorySettings
 from hermes_tasks.store.channel import Channel
 from hermes_tasks.store.client import Store
 from hermes_tasks.store.events import EventReader
@@ -54,4 +54,5 @@ class FrontServices:
     add_job: AddJob
     front: FrontSettings = field(default_factory=FrontSettings)
     memory_limits: MemorySettings = field(default_factory=MemorySettings)
+    budget: BudgetSettings = field(default_factory=BudgetSettings)
     clock: Clock = field(default_factory=SystemClock)

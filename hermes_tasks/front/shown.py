@@ -6,9 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_tasks.contracts.events import EventType
+from hermes_tasks.contracts.kinds import RunState
 from hermes_tasks.contracts.runs import RunRecord
+from hermes_tasks.contracts.steps import Usage
 from hermes_tasks.safety.scrubber import scrub
 from hermes_tasks.store.events import Event
+
+
+def usage_shown(usage: Usage) -> dict[str, Any]:
+    """Tokens and money; ``cost`` is null when the price of any call is not known."""
+    counted = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, "calls": usage.calls}
+    return {**counted, "cost": usage.cost}
+
+
+def _both_usages(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A turn's own usage and, below it, that of the runs it started."""
+    own, below = Usage.model_validate(stored), Usage.model_validate(stored.get("below") or {})
+    return {**usage_shown(own), "below": usage_shown(below)}
 
 
 def turn_shown(turn: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,7 +38,7 @@ def turn_shown(turn: Mapping[str, Any]) -> dict[str, Any]:
         "user": turn["user"] if origin == "user" else "",
         "assistant": scrub(turn.get("text") or ""),
         "error": scrub(turn.get("error") or "") or None,
-        "usage": turn.get("usage") or {},
+        "usage": _both_usages(turn.get("usage") or {}),
         "at_ms": turn["at"],
     }
 
@@ -43,6 +57,7 @@ def session_shown(record: Mapping[str, str]) -> dict[str, Any]:
 
 def run_shown(run: RunRecord) -> dict[str, Any]:
     """One run: its state and its numbers, and of its texts only the goal and the error."""
+    paused = run.state is RunState.WAITING and run.wake > 0
     return {
         "run": run.id,
         "kind": str(run.kind),
@@ -62,7 +77,11 @@ def run_shown(run: RunRecord) -> dict[str, Any]:
         "ended_ms": run.ended or None,
         "deadline_ms": run.deadline or None,
         "duration_s": run.duration_s,
-        "usage": run.usage.model_dump(),
+        "usage": {**usage_shown(run.usage), "below": usage_shown(run.below)},
+        # What it is paused for, and until when at the latest.
+        "waits_for": (run.why or None) if paused else None,
+        "waits_detail": (run.detail or None) if paused else None,
+        "waits_until_ms": run.wake if paused else None,
     }
 
 
@@ -99,7 +118,7 @@ def event_shown(event: Event) -> dict[str, Any]:
     if event.type == EventType.TEXT:
         return event.data
     shown: dict[str, Any] = _scrubbed(event.data)
-    return shown
+    return shown | ({"usage": _both_usages(shown["usage"])} if event.type == EventType.TURN_ENDED else {})
 
 
 def _scrubbed(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pydantic import ConfigDict, Field, model_validator
 
 from hermes_tasks.contracts.errors import InvalidRequest
+from hermes_tasks.contracts.ids import derived_id
 from hermes_tasks.contracts.kinds import RunKind
 from hermes_tasks.settings.types import BearerKey, Count, FullPath, HttpUrl, Section, read_key
 
@@ -29,6 +30,11 @@ class ModelSettings(Section):
         output_price: per million output tokens.
         vision: image parts may be sent to it.
         fallback: another model's name, used before a step's first text when this one is unavailable.
+        max_concurrent: calls side by side at its endpoint, over all workers; None = no limit. Models with the same
+            address and key are one endpoint: the smallest number counts for all of them.
+        requests_per_minute: calls of this model at its endpoint, over all workers; None = no limit. Of two entries for
+            one model there, the smaller number counts.
+        tokens_per_minute: likewise, input and output together.
     """
 
     base_url: HttpUrl
@@ -41,12 +47,21 @@ class ModelSettings(Section):
     output_price: float | None = Field(default=None, ge=0)
     vision: bool = False
     fallback: str | None = None
+    max_concurrent: Count | None = None
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
 
     @model_validator(mode="after")
     def _one_key(self) -> ModelSettings:
         if self.api_key is not None and self.api_key_file is not None:
             raise ValueError("has both api_key and api_key_file; keep one")
         return self
+
+    @property
+    def endpoint(self) -> str:
+        """The same for models with the same address and key (or key file), on every machine; tells neither."""
+        key = self.api_key.get_secret_value() if self.api_key else str(self.api_key_file or "")
+        return derived_id("endpoint", self.base_url, key)
 
     def key(self) -> str | None:
         """The key to send, or None.

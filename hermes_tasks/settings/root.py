@@ -13,6 +13,7 @@ from hermes_tasks.contracts.home import Home
 from hermes_tasks.settings.models import DEFAULT, Models, ModelSettings
 from hermes_tasks.settings.sections import (
     BrokerSettings,
+    BudgetSettings,
     CronSettings,
     DelegationSettings,
     DemoSettings,
@@ -51,6 +52,7 @@ class Settings(BaseSettings):
     recovery: RecoverySettings = RecoverySettings()
     windows: WindowSettings = WindowSettings()
     policies: PoliciesSettings = PoliciesSettings()
+    budget: BudgetSettings = BudgetSettings()
     delegation: DelegationSettings = DelegationSettings()
     memory: MemorySettings = MemorySettings()
     cron: CronSettings = CronSettings()

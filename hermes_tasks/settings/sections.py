@@ -140,6 +140,12 @@ class PoliciesSettings(Section):
         return policy
 
 
+class BudgetSettings(Section):
+    """What a user may use."""
+
+    daily_tokens: CountOrNone = 0
+
+
 class DelegationSettings(Section):
     """``delegate_task``."""
 

@@ -166,18 +166,48 @@ class Store:
             StoreFull: the store refuses new work at its memory limit.
             InvalidRequest: the user does not exist.
         """
-        loaded = self._scripts[script]
         keys = [user_key(user), self._wire, *(str(arg) for arg in args)]
+        hint = None if hint_ms is None else hints.put_in(shard_key(user), user, hint_ms)
+        answer = await self._run(script, keys, hint, patience)
+        if answer["r"] == "no_user":
+            raise InvalidRequest(
+                f"there is no active user {user!r}; make one with: hermes-tasks users add", field="user"
+            )
+        return answer
+
+    async def call_on(self, script: str, key: str, *args: str | int, patience: timedelta = BRISK) -> dict[str, Any]:
+        """Run one script on the slot of a key that is no user's, and return its answer.
+
+        Raises:
+            StoreUnavailable: it did not come back in time.
+        """
+        return await self._run(script, [key, *(str(arg) for arg in args)], None, patience)
+
+    async def once(self, send: Callable[[], Awaitable[T]]) -> T:
+        """What ``send`` returns; for what must not be repeated, as it counts.
+
+        Raises:
+            StoreUnavailable: the store does not answer; whether it counted is not known.
+            StoreFull: it refuses a write at its memory limit.
+        """
+        return await self._patiently(send, timedelta())
+
+    async def _run(
+        self, script: str, keys: list[str], hint: tuple[Any, ...] | None, patience: timedelta
+    ) -> dict[str, Any]:
+        loaded = self._scripts[script]
 
         async def send() -> str:
             try:
-                return await self._send(loaded, user, keys, hint_ms)
+                return await self._send(loaded, keys, hint)
             except NoScriptError:
                 for missing in (loaded, self._scripts["hint_put"]):
                     await self.redis.script_load(missing.text)
-                return await self._send(loaded, user, keys, hint_ms)
+                return await self._send(loaded, keys, hint)
 
-        return self._decode(await self._patiently(send, patience), user)
+        answer: dict[str, Any] = json.loads(await self._patiently(send, patience))
+        self.saw_time(int(answer["now"]))
+        return answer
 
     async def _patiently(self, send: Callable[[], Awaitable[T]], patience: timedelta) -> T:
         deadline = self.clock.monotonic() + patience.total_seconds()
@@ -195,11 +225,10 @@ class Store:
             except OutOfMemoryError:
                 raise StoreFull("the store is at its memory limit; raise it or delete data") from None
 
-    async def _send(self, script: Script, user: str, keys: list[str], hint_ms: int | None) -> str:
+    async def _send(self, script: Script, keys: list[str], hint: tuple[Any, ...] | None) -> str:
         """Script and hints in one packet. The client's own pipeline costs more than the script it would carry."""
         commands: list[tuple[Any, ...]] = [("EVALSHA", script.sha, 1, *keys)]
-        if hint_ms is not None:
-            hint = hints.put_in(shard_key(user), user, hint_ms)
+        if hint is not None:
             commands = [hint, commands[0], hint]
         connection: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
         answered = False
@@ -215,15 +244,6 @@ class Store:
             if isinstance(reply, ResponseError):
                 raise reply
         return cast("str", replies[len(replies) // 2])
-
-    def _decode(self, reply: str, user: str) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(reply)
-        self.saw_time(int(answer["now"]))
-        if answer["r"] == "no_user":
-            raise InvalidRequest(
-                f"there is no active user {user!r}; make one with: hermes-tasks users add", field="user"
-            )
-        return answer
 
     async def read(self, *commands: tuple[Any, ...]) -> list[Any]:
         """Run plain commands in one round trip: reads, and writes that may be repeated.

@@ -194,7 +194,11 @@ class StoreJournal:
         )  # fmt: skip
         if answer["r"] == "ok":
             return None
-        return OverBudget(int(answer["used"]), day_limit, next_day(self._record.zone, from_ms(self._store.now_ms())))
+        now = from_ms(self._store.now_ms())
+        resets = next_day(self._record.zone, now)
+        return OverBudget(
+            int(answer["used"]), int(answer["reserved"]), day_limit, resets, (resets - now).total_seconds()
+        )
 
     @property
     def _soon_ms(self) -> int:

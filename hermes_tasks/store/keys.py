@@ -164,13 +164,55 @@ GLOBAL_KEYS: Final = (
     KeyRule("ht:beat", "string", "when a scheduler last ticked (ms)", "1", "1 day"),
     KeyRule("ht:workers", "zset", "queue|process to when it last swept (ms)", "workers of the last day", "none"),
     KeyRule("ht:meta", "hash", "layout version and the home this store belongs to", "1", "none"),
+    KeyRule(
+        "ht:{p/<lane>/<what>/<limit>/1/minute}",
+        "string",
+        "calls or tokens of this minute at a model endpoint, as the rate limiter counts them",
+        "2 per model endpoint",
+        "2 min",
+    ),
+    KeyRule("ht:{p/<lane>/<what>/<limit>/1/minute}/-1", "string", "those of the minute before", "as above", "1 min"),
     KeyRule("ht:wake:<front>", "stream", "wakes the event reader of one front process", "1 entry", "1 h"),
+)
+
+#: Keys of the providers: below ``ht:{p:<endpoint>}:``, where an endpoint is the digest of an address and a key.
+PROVIDER_KEYS: Final = (
+    KeyRule(
+        "held:<share>",
+        "zset",
+        "runs (share|user|run) with a permit, by the end of its lease (ms); a share is turn or rest",
+        "max_concurrent, else calls after a pause",
+        "2 days after the last",
+    ),
+    KeyRule(
+        "line:<share>:<model>",
+        "zset",
+        "runs that wait to ask a model, by round",
+        "paused runs",
+        "2 days after the last",
+    ),
+    KeyRule(
+        "granted",
+        "zset",
+        "runs that got a permit while they waited, by when they are told again (ms)",
+        "as held",
+        "2 days after the last",
+    ),
+    KeyRule("rounds", "hash", "last round of a share and user in line", "users in line", "2 days after the last"),
+    KeyRule("state", "hash", "the round that was served last, arrivals", "1", "2 days after the last"),
+    KeyRule("models", "set", "models that are paused or waited for", "models of the endpoint", "2 days after the last"),
+    KeyRule("model:<model>", "hash", "a model's pause, and the pace after it", "1 per model", "2 days after the last"),
 )
 
 
 def user_key(user: str, suffix: str = "user") -> str:
     """The full name of one of the user's keys."""
     return f"ht:{{u:{user}}}:{suffix}"
+
+
+def provider_key(endpoint: str) -> str:
+    """The key from which the scripts on a provider endpoint's slot derive all others of it."""
+    return f"ht:{{p:{endpoint}}}:state"
 
 
 def shard_of(user: str) -> int:

@@ -194,9 +194,9 @@ class Runs:
         await self._bell.ring(rings_of(user, answer))
         return int(answer["cancelled"])
 
-    async def wake(self, user: str, run: str, why: WaitReason) -> bool:
-        """End the pause of a run that waits for this; False when it does not (any more)."""
-        answer = await self._store.call("run_wake", user, run, str(why), hint_ms=self._store.config.soon_ms)
+    async def wake(self, user: str, run: str, *why: WaitReason) -> bool:
+        """End the pause of a run that waits for one of these; False when it does not (any more)."""
+        answer = await self._store.call("run_wake", user, run, *map(str, why), hint_ms=self._store.config.soon_ms)
         await self._bell.ring(rings_of(user, answer))
         return bool(answer["r"] == "ok")
 

@@ -9,8 +9,10 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-#: In this order, in front of every script.
+#: In this order, in front of every script on a user's slot.
 _LIBRARY: Final = ("lib", "windows", "channel", "runs", "ends")
+#: In front of the scripts on a provider endpoint's slot, whose names begin with ``permit_``.
+_PERMITS: Final = "permits"
 #: On the global shards: they touch no user's keys, so the library is not for them.
 _BARE: Final = frozenset({"hint_put", "hint_move"})
 #: Scripts that only make new work: refused when the store is at its memory limit. All others still run then,
@@ -39,9 +41,10 @@ def load_scripts() -> Mapping[str, Script]:
     library = "\n".join(sources[name] for name in _LIBRARY)
     scripts = {}
     for name, body in sources.items():
-        if name in _LIBRARY:
+        if name in (*_LIBRARY, _PERMITS):
             continue
         flags = "" if name in _NEW_WORK else " flags=allow-oom"
-        text = f"#!lua{flags}\n{body}" if name in _BARE else f"#!lua{flags}\n{library}\n{body}"
+        before = sources[_PERMITS] if name.startswith("permit_") else "" if name in _BARE else library
+        text = "\n".join(part for part in (f"#!lua{flags}", before, body) if part)
         scripts[name] = Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
     return scripts

@@ -36,7 +36,9 @@ class MemoryRun:
         pinned: opening message and system prompt, once a holder pinned them.
         paused: the last pause.
         used_today: tokens of the user's day that are gone.
-        day_ends: when that day ends.
+        reserved_today: tokens of it that are set aside for other runs.
+        reserved: what was set aside for this run, call by call.
+        day_ends: when that day ends, in an hour.
     """
 
     record: RunRecord
@@ -49,6 +51,8 @@ class MemoryRun:
     pinned: tuple[str, str] | None = None
     paused: Pause | None = None
     used_today: int = 0
+    reserved_today: int = 0
+    reserved: list[int] = field(default_factory=list)
     day_ends: datetime = datetime(2030, 1, 2, tzinfo=UTC)
 
     @property
@@ -207,14 +211,16 @@ class MemoryJournal:
         """See ``Journal``."""
         self._check()
         self.run.state, self.run.paused = RunState.WAITING, pause
+        self.run.record = self.run.record.model_copy(update={"failures": pause.failures})
         self._ended = LeaseLost("given back when the run was stored as waiting")
 
     async def reserve(self, tokens: int, day_limit: int) -> OverBudget | None:
         """See ``Journal``."""
         self._check()
-        if self.run.used_today + tokens <= day_limit:
+        if self.run.used_today + self.run.reserved_today + tokens <= day_limit:
+            self.run.reserved.append(tokens)
             return None
-        return OverBudget(self.run.used_today, day_limit, self.run.day_ends)
+        return OverBudget(self.run.used_today, self.run.reserved_today, day_limit, self.run.day_ends, 3600.0)
 
     async def finish(self, outcome: Outcome) -> None:
         """Write the terminal state, as a strategy's script does.

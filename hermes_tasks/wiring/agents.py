@@ -32,6 +32,7 @@ from hermes_tasks.tools.results import ReadResult
 from hermes_tasks.tools.toolsets import file_tools, terminal_tools, web_tools
 from hermes_tasks.tools.workspace import Workspaces
 from hermes_tasks.turns.strategy import TurnStrategy
+from hermes_tasks.wiring.admission import day_budget, make_admission
 from hermes_tasks.wiring.base import Base, policies
 
 #: Toolsets that work on the files of a workspace.
@@ -53,6 +54,7 @@ class Agents:
             Document.USER: settings.memory.user_chars,
         }
         self._client = ModelClient(settings.models.named, clock=base.clock)
+        self._admission = make_admission(base)
         self.workspaces = Workspaces(settings.workspaces)
         self.recall = Prefetch(
             [BuiltinRecall(base.memory, turns_kept=settings.memory.turns_kept)],
@@ -74,7 +76,7 @@ class Agents:
             model=model or self._client,
             registry=self.registry,
             workspace=self._workspace,
-            around=Surroundings(spill=base.runs),
+            around=Surroundings(spill=base.runs, admission=self._admission, budget=day_budget(settings)),
         )
 
     def _tools(self, settings: Settings) -> Sequence[AnyTool]:
@@ -119,6 +121,7 @@ class Agents:
 
     async def aclose(self) -> None:
         """Close the model's connections."""
+        await self._admission.aclose()
         await self._client.aclose()
 
 

@@ -56,7 +56,8 @@ async def _serve(settings: Settings) -> None:
     )
     services = FrontServices(
         users=base.users, sessions=base.sessions, runs=base.runs, jobs=base.jobs, memory=base.memory,
-        channel=base.channel, events=events, store=base.store, front=settings.front, memory_limits=settings.memory,
+        channel=base.channel, events=events, store=base.store, front=settings.front,
+        memory_limits=settings.memory, budget=settings.budget,
         start_turn=LocalTurns(worker).start, add_job=desk.add, clock=base.clock,
     )  # fmt: skip
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes_tasks.store.keys import GLOBAL_KEYS, LAYOUT, SHARDS, USER_KEYS, KeyRule
+from hermes_tasks.store.keys import GLOBAL_KEYS, LAYOUT, PROVIDER_KEYS, SHARDS, USER_KEYS, KeyRule
 from tests.arch.tree import ROOT
 
 DOCUMENT = ROOT / "docs" / "keys.md"
@@ -20,6 +20,13 @@ USERS = """
 
 All begin with `ht:{u:<user>}:`. The braces are the hash tag: they keep a user's keys in one slot, so that a script may
 change several of them at once and the store can be a cluster.
+"""
+
+PROVIDERS = """
+## Keys of one provider endpoint
+
+All begin with `ht:{p:<endpoint>}:`. An endpoint is the digest of an address and the key used there; a model is the
+digest of the provider's name for it. Everything here is about calls that are on or wanted now: lost, it costs a pause.
 """
 
 GLOBALS = f"""
@@ -45,7 +52,7 @@ def table(rules: tuple[KeyRule, ...]) -> str:
 
 def document() -> str:
     """The whole page."""
-    return f"{HEAD}{USERS}\n{table(USER_KEYS)}{GLOBALS}\n{table(GLOBAL_KEYS)}"
+    return f"{HEAD}{USERS}\n{table(USER_KEYS)}{PROVIDERS}\n{table(PROVIDER_KEYS)}{GLOBALS}\n{table(GLOBAL_KEYS)}"
 
 
 if __name__ == "__main__":

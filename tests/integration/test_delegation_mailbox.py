@@ -147,7 +147,7 @@ async def test_two_hundred_results_of_a_session_nobody_looks_at_are_each_told_on
         return said("at work") if results(request) else called(*calls)
 
     async with process(store_url, tmp_path, rule, policies={"turn": {"deadline_s": 600}}) as one:
-        await one.turn("go")
+        await one.ended(await one.say("go"), deadline=60.0)
 
         async def all_told() -> list[dict[str, Any]] | None:
             found = [turn for turn in await one.history() if turn["origin"] == DELEGATED]

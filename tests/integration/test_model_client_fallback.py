@@ -122,3 +122,28 @@ async def test_fallbacks_that_name_each_other_end() -> None:
             with pytest.raises(ModelUnavailable, match="'default'"):
                 await asking.ask()
         server.check()
+
+
+async def test_whoever_asks_hears_of_a_fallback_before_it_is_asked_and_may_stop_it() -> None:
+    told: list[tuple[str, float | None, str]] = []
+
+    class NoPlaceError(Exception):
+        pass
+
+    async def allow(failed, error, fallback) -> None:
+        told.append((failed, error.retry_after.total_seconds(), fallback))
+
+    async def refuse(failed, error, fallback) -> None:
+        raise NoPlaceError
+
+    limited = Reply(status=429, retry_after="7")
+    step = await asked(limited, Reply(text="From the spare one."), before_fallback=allow)
+    assert (step.model, told) == ("spare", [("default", 7.0, "spare")])
+    with pytest.raises(NoPlaceError):
+        await asked(limited, None, before_fallback=refuse)
+
+
+async def test_a_rate_limit_names_the_model_it_came_from() -> None:
+    with pytest.raises(RateLimited) as caught:
+        await asked(Reply(status=401), Reply(status=429))
+    assert caught.value.model == "spare"

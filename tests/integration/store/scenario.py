@@ -5,7 +5,11 @@ from __future__ import annotations
 from hermes_tasks.contracts.kinds import RunKind
 from hermes_tasks.contracts.memory import Document, EntryKind
 from hermes_tasks.store.memory import DocumentState
+from hermes_tasks.store.permits import Lane, Permits
+from hermes_tasks.store.rates import Rates
 from tests.integration.store.world import ANSWER, DONE, FAILED, USER, World, tool_step
+
+ENDPOINT = "provider"
 
 
 async def full_scenario(world: World) -> None:
@@ -59,3 +63,18 @@ async def full_scenario(world: World) -> None:
     await world.end(only)
     for number in range(6):
         await world.say(await world.session(f"more{number}"))
+    await _provider(world)
+
+
+async def _provider(world: World) -> None:
+    """A provider with a call, a run that has a place and did not come, and one that waits; and two minutes of rates."""
+    lane, permits, rates = Lane(ENDPOINT, "gpt", 1, requests_per_minute=5), Permits(world.store), Rates(world.store)
+    for run in "ab":
+        await permits.enter(lane, f"rest|{USER}|{run}", stands=True)
+    await permits.leave(lane, f"rest|{USER}|a")
+    await permits.pause(lane, None)
+    await permits.enter(lane, f"turn|{USER}|c", stands=True)
+    await rates.take(lane, 1)
+    [counted] = await world.command("KEYS", "ht:{p/*")
+    await world.command("PEXPIRE", counted, 59_000)  # its minute is over
+    await rates.take(lane, 1)

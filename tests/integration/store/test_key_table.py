@@ -7,8 +7,8 @@ from contextlib import aclosing
 
 import pytest
 
-from hermes_tasks.store.keys import DAY_S, GLOBAL_KEYS, USER_KEYS, KeyRule, user_key
-from tests.integration.store.scenario import full_scenario
+from hermes_tasks.store.keys import DAY_S, GLOBAL_KEYS, PROVIDER_KEYS, USER_KEYS, KeyRule, provider_key, user_key
+from tests.integration.store.scenario import ENDPOINT, full_scenario
 from tests.integration.store.world import CONFIG, USER, World
 
 pytestmark = pytest.mark.anyio
@@ -26,6 +26,9 @@ def rules_of(name: str) -> list[KeyRule]:
     prefix = user_key(USER, "")
     if name.startswith(prefix):
         return [rule for rule in USER_KEYS if matcher(rule.suffix).fullmatch(name.removeprefix(prefix))]
+    prefix = provider_key(ENDPOINT).removesuffix("state")
+    if name.startswith(prefix):
+        return [rule for rule in PROVIDER_KEYS if matcher(rule.suffix).fullmatch(name.removeprefix(prefix))]
     return [rule for rule in GLOBAL_KEYS if matcher(rule.suffix).fullmatch(name)]
 
 
@@ -33,7 +36,8 @@ def rules_of(name: str) -> list[KeyRule]:
 LIFE: dict[str, int | None] = {
     "none": None, "trimmed at each creation": None, "deleted when applied": None,
     "7 days": CONFIG.keep_s, "90 days": CONFIG.spend_keep_s,
-    "24 h": DAY_S, "1 day": DAY_S, "1 h": 3600, "2 periods, at least 1 h": 3600,
+    "24 h": DAY_S, "1 day": DAY_S, "2 days after the last": 2 * DAY_S, "1 h": 3600,
+    "1 min": 60, "2 min": 120, "2 periods, at least 1 h": 3600,
     "under 1 s": 1, "7 days after its end": CONFIG.keep_s, "7 days after the parent's end": CONFIG.keep_s,
     "7 days after delivery": CONFIG.keep_s, "1 h after the last turn": 3600,
 }  # fmt: skip
@@ -75,7 +79,9 @@ async def test_every_key_stands_in_the_table_once_with_its_type_and_expiry(world
             life = await expected_life(world, name, rule)
             right = ttl == -1 if life is None else max(0, life - 60) <= ttl <= life
             assert right, f"{name}: expires in {ttl} s, {rule.expiry!r} is announced"
-    assert {rule.suffix for rule in (*USER_KEYS, *GLOBAL_KEYS)} - seen == set(), "rows that no script writes"
+    assert {rule.suffix for rule in (*USER_KEYS, *PROVIDER_KEYS, *GLOBAL_KEYS)} - seen == set(), (
+        "rows that no script writes"
+    )
 
 
 async def test_what_is_announced_as_empty_when_idle_is_gone_when_idle(world: World) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hermes_tasks.agent.loop import Notes, Surroundings, advance
+from hermes_tasks.contracts.kinds import RunState
 from hermes_tasks.contracts.models import ModelPort
-from hermes_tasks.contracts.runs import Outcome, Policy
+from hermes_tasks.contracts.runs import Outcome, Pause, Policy
 from hermes_tasks.contracts.steps import ToolCall
 from hermes_tasks.contracts.strategy import Event, Plan
 from hermes_tasks.contracts.tools import AnyTool, ProgressNote, Slot, ToolContext, ToolOutput
@@ -176,3 +177,14 @@ class Bench:
         context = ToolContext(self.run.record, Path("unused"), 600.0)
         around = Surroundings(**{"sleep": self.world.sleep, **self.around})
         return await advance(journal, self.plan, self.model, self.tools, context, self.notes, around)
+
+    async def through_pauses(self) -> tuple[Outcome, list[Pause]]:
+        """The outcome, each pause over as soon as it is stored; and the pauses."""
+        pauses: list[Pause] = []
+        while True:
+            outcome = await self.advance()
+            if outcome.state is not RunState.WAITING:
+                return outcome, pauses
+            assert self.run.paused is not None
+            pauses.append(self.run.paused)
+            self.run.paused = None

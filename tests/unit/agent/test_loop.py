@@ -14,7 +14,7 @@ from hermes_tasks.contracts.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from hermes_tasks.contracts.kinds import ExitReason, RunState
+from hermes_tasks.contracts.kinds import ExitReason, RunState, WaitReason
 from hermes_tasks.contracts.models import ModelRequest, OnText
 from hermes_tasks.contracts.runs import Policy
 from hermes_tasks.contracts.steps import ModelStep, ToolStep
@@ -118,12 +118,13 @@ async def test_failed_calls_are_tried_again_and_are_no_iterations() -> None:
     limited = RateLimited("slow down", retry_after=timedelta(seconds=7))
     with ScriptedModel([ModelUnavailable("down"), limited, ModelUnavailable("down"), said("ok")]) as model:
         bench = Bench(model, policy=Policy(iterations=1, deadline_s=600))
-        outcome = await bench.advance()
+        outcome, pauses = await bench.through_pauses()
     assert outcome.text == "ok"
-    first, second, third = bench.world.waits
+    [first] = bench.world.waits  # a short wait, in the slot
     assert 0.5 <= first <= 1
-    assert second == 7
-    assert 2 <= third <= 4
+    assert [(pause.why, pause.failures) for pause in pauses] == [(WaitReason.RATE, 1), (WaitReason.BACKOFF, 2)]
+    assert 6 < pauses[0].wait_s <= 7
+    assert 1 <= pauses[1].wait_s <= 2
     assert len(bench.run.stored) == 1
 
 
@@ -131,20 +132,22 @@ async def test_five_failed_calls_in_a_row_end_the_run() -> None:
     down = [ModelUnavailable("connection\nrefused")] * 5
     with ScriptedModel([called(("send", {"x": 1})), *down]) as model:
         bench = Bench(model)
-        outcome = await bench.advance()
+        outcome, pauses = await bench.through_pauses()
     assert (outcome.state, outcome.exit_reason) == (RunState.FAILED, ExitReason.MODEL_ERROR)
     assert outcome.error == (
         "model unavailable: 5 calls in a row failed, the last one: model unavailable: connection refused"
     )
     assert "send did 1" in outcome.text  # what was finished is not lost
-    assert len(bench.world.waits) == 4
+    assert [pause.failures for pause in pauses] == [2, 3, 4]  # the first was waited for in the slot
+    assert len(bench.world.waits) == 1
 
 
 async def test_failures_are_counted_in_a_row() -> None:
     down = ModelUnavailable("down")
     replies = [down, down, down, down, called(("look", {})), down, down, down, down, said("ok")]
     with ScriptedModel(replies) as model:
-        assert (await Bench(model).advance()).text == "ok"
+        outcome, _ = await Bench(model).through_pauses()
+    assert outcome.text == "ok"
 
 
 @pytest.mark.parametrize(

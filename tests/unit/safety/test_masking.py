@@ -178,9 +178,9 @@ def test_a_token_is_found_wherever_it_stands(before: str, after: str) -> None:
 )
 def test_hostile_input_costs_linear_time(piece: str) -> None:
     small, large = piece * (10_000 // len(piece)), piece * (200_000 // len(piece))
-    begin = time.perf_counter()
+    begin = time.thread_time()
     mask_secrets(small)
-    middle = time.perf_counter()
+    middle = time.thread_time()
     mask_secrets(large)
-    end = time.perf_counter()
+    end = time.thread_time()
     assert end - middle < max(1.0, 100 * (middle - begin))  # 20 times the text; quadratic would be 400 times
