@@ -1,4 +1,4 @@
-"""A fleet under random blows: a supervisor that starts what died, and somebody who strikes."""
+"""A fleet under random blows: somebody who strikes, and a supervisor who starts what died."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import random
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from hermes_tasks.testing.server import EmbeddedServer
 from tests.crash import blows
@@ -19,19 +21,36 @@ _PAUSE_S = (0.2, 2.5)
 _FREEZE_S = (0.5, 10.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One blow to come: on a process of which role, on which of them (0 to 1), and seconds that belong to it."""
+
+    blow: Blow
+    role: str
+    which: float
+    frozen_s: float
+    pause_s: float
+
+
+def plan(rng: random.Random, count: int) -> Iterator[Planned]:
+    """The same dice give the same blows, whatever they hit."""
+    places = [role for role, processes in FLEET.items() for _ in range(processes)]
+    for _ in range(count):
+        [blow] = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
+        yield Planned(blow, rng.choice(places), rng.random(), rng.uniform(*_FREEZE_S), rng.uniform(*_PAUSE_S))
+
+
 class Storm:
-    """Strikes a random process in a random way, ``blows`` times, with pauses between.
+    """Strikes as planned, with pauses between, and keeps the fleet whole.
 
     Attributes:
         dealt: how often each blow fell on each role.
         fell: processes that ended although nobody struck them.
     """
 
-    def __init__(
-        self, fleet: Fleet, server: EmbeddedServer, operator: Operator, rng: random.Random, blows: int
-    ) -> None:
-        self._fleet, self._server, self._operator, self._rng = fleet, server, operator, rng
-        self._left = blows
+    def __init__(self, fleet: Fleet, server: EmbeddedServer, operator: Operator, blows: Iterator[Planned]) -> None:
+        self._fleet, self._server, self._operator = fleet, server, operator
+        self._coming = list(blows)
         self._next = time.monotonic()
         self._thaw: dict[subprocess.Popen[bytes], float] = {}
         self._leaving: dict[subprocess.Popen[bytes], float] = {}
@@ -42,7 +61,7 @@ class Storm:
     @property
     def over(self) -> bool:
         """No blow is left, and none is still felt."""
-        return not (self._left or self._thaw or self._leaving)
+        return not (self._coming or self._thaw or self._leaving)
 
     def tend(self) -> None:
         """What a supervisor does: start what is missing, kill what does not end."""
@@ -63,20 +82,21 @@ class Storm:
         for process in [process for process, at in self._thaw.items() if at < now]:
             blows.thaw([process])
             del self._thaw[process]
-        if self._left and now > self._next and all(map(self._fleet.any_ready, FLEET)):
-            [blow] = self._rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
-            self._deal(blow, self._rng.choice([role for role, count in FLEET.items() for _ in range(count)]))
-            self._left -= 1
-            self._next = time.monotonic() + self._rng.uniform(*_PAUSE_S)
+        if self._coming and now > self._next and all(map(self._fleet.any_ready, FLEET)):
+            planned = self._coming.pop(0)
+            self._deal(planned)
+            self._next = time.monotonic() + planned.pause_s
 
-    def _deal(self, blow: Blow, role: str) -> None:
+    def _deal(self, planned: Planned) -> None:
+        blow, role = planned.blow, planned.role
         self.dealt[str(blow) if blow is Blow.STORE else f"{blow} {role}"] += 1
         if blow is Blow.STORE:
             return blows.restart(self._server, self._operator)
-        victim = self._rng.choice(self._staying(role))
+        staying = self._staying(role)
+        victim = staying[int(planned.which * len(staying))]
         if blow is Blow.FROZEN:
             blows.stall([victim])
-            self._thaw[victim] = time.monotonic() + self._rng.uniform(*_FREEZE_S)
+            self._thaw[victim] = time.monotonic() + planned.frozen_s
             return None
         self._thaw.pop(victim, None)
         self._struck.add(victim.pid)

@@ -16,7 +16,7 @@ from hermes_tasks.testing.server import EmbeddedServer
 from tests.crash import plays
 from tests.crash.findings import Turn, findings, leftovers
 from tests.crash.fleet import Fleet, wait_until
-from tests.crash.storm import Storm
+from tests.crash.storm import Storm, plan
 from tests.crash.viewer import Operator
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
@@ -72,7 +72,7 @@ def test_no_finding_after_random_blows(server: EmbeddedServer, tmp_path: Path, b
         httpx.Client(base_url=f"http://127.0.0.1:{fleet.front_port}", trust_env=False, timeout=1) as http,
     ):
         talkers = [Talker(user, operator, http) for user in USERS]
-        storm = Storm(fleet, server, operator, random.Random(seed), blows)
+        storm = Storm(fleet, server, operator, plan(random.Random(seed), blows))
 
         def blown_over() -> bool:
             storm.tend()
