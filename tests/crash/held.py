@@ -1,8 +1,9 @@
 """A worker that stops at a chosen place of its work and stays there until it is released, or struck.
 
 Run by path: ``python held.py <role> <directory>``. The first part of a user's id names the place at which that user's
-runs stop. Files in the directory: ``<user>.held.<pid>.<count>`` = it was reached, ``<user>.open`` = it lets go (made by
-the test), ``<user>.refused.<pid>`` = something was written too late, and refused.
+runs stop. Files in the directory: ``<user>.held.<pid>.<count>`` = it was reached; ``<user>.open``, or the same with
+``.<pid>``, made by the test = it lets go; ``<user>.refused.<pid>`` = what was written then was refused, since another
+process holds the run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hermes_tasks.wiring.worker import Parts, run_worker
 
 SLOTS = 300
 _DONE = ("ok", "claimed")
-_TOO_LATE = ("lost", "ended")
+_RESULT = '"t":"tool"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Place:
         script: at this script; "" = at any.
         sent: True = the script has done its work and its answer is unseen; False = it is not sent yet; None = at both.
         since: only from this script on, for the same user in the same process.
+        says: only when one of the script's arguments holds this text.
         rings: only when the answer asks for a doorbell of this task.
         nth: only at the moment of this number among those that fit; 0 = at each.
         count: how many stop here at once.
@@ -41,12 +43,13 @@ class Place:
     script: str
     sent: bool | None
     since: str = ""
+    says: str = ""
     rings: str = ""
     nth: int = 0
     count: int = 1
 
     def fits(self, moment: Moment) -> bool:
-        if self.script not in ("", moment.script):
+        if self.script not in ("", moment.script) or not any(self.says in str(arg) for arg in moment.args):
             return False
         if moment.answer is None:
             return self.sent is not True
@@ -66,8 +69,8 @@ PLACES = {
     "suspended": Place("turns", "run_suspend", sent=True),
     "resume-rung": Place("turns", "run_claim", sent=False, since="run_suspend"),
     "resume-claimed": Place("turns", "run_claim", sent=True, since="run_suspend"),
-    "uncollected": Place("turns", "run_append", sent=False, since="run_suspend"),
-    "collected": Place("turns", "run_append", sent=True, since="run_suspend", nth=1),
+    "uncollected": Place("turns", "run_append", sent=False, says=_RESULT),
+    "collected": Place("turns", "run_append", sent=True, says=_RESULT),
 }
 
 
@@ -98,17 +101,20 @@ class Turnstile:
                 await self._hold(user)
         if moment.answer is not None:
             self._seen.add((user, moment.script))
-            if moment.answer["r"] in _TOO_LATE:
+            if moment.answer["r"] == "lost":
                 (self._directory / f"{user}.refused.{os.getpid()}").touch()
 
     async def _hold(self, user: str) -> None:
-        released = self._directory / f"{user}.open"
-        if released.exists():
+        if self._released(user):
             return
         self._held[user] += 1
         (self._directory / f"{user}.held.{os.getpid()}.{self._held[user]}").touch()
-        while not released.exists():  # noqa: ASYNC110 - made by another process
+        while not self._released(user):  # noqa: ASYNC110 - by another process
             await asyncio.sleep(0.02)
+
+    def _released(self, user: str) -> bool:
+        names = (f"{user}.open", f"{user}.open.{os.getpid()}")
+        return any((self._directory / name).exists() for name in names)
 
 
 def main(role: str, directory: str) -> None:

@@ -12,6 +12,7 @@ from hermes_tasks.contracts.runs import RunRecord
 from hermes_tasks.demo.server import ModelServer
 from hermes_tasks.testing.server import EmbeddedServer
 from tests.crash import held, plays
+from tests.crash.blows import Processes
 from tests.crash.findings import Turn, findings, leftovers
 from tests.crash.fleet import Fleet, wait_until
 from tests.crash.viewer import Operator
@@ -51,13 +52,21 @@ class Stage:
     def over(self, turn: Turn) -> bool:
         return self.record(turn).state.terminal
 
-    def held(self, turn: Turn) -> int:
-        """How many of the turn's runs have stopped at their place."""
-        return len(list(self.holds.glob(f"{turn.user}.held.*")))
+    def held(self, turn: Turn, by: Processes | None = None) -> int:
+        """How many of the turn's runs have stopped at their place, in these processes (None = in any)."""
+        names = [path.name.split(".") for path in self.holds.glob(f"{turn.user}.held.*")]
+        pids = None if by is None else {str(process.pid) for process in by}
+        return sum(pids is None or pid in pids for *_, pid, _ in names)
 
-    def refused(self, turn: Turn, victims: Sequence[subprocess.Popen[bytes]]) -> bool:
-        """Whether one of these processes tried to write what was not its own any more."""
-        return any((self.holds / f"{turn.user}.refused.{process.pid}").exists() for process in victims)
+    def let_go(self, turns: Sequence[Turn], processes: Processes) -> None:
+        """Let these processes, and no other, leave the place of these turns."""
+        for turn in turns:
+            for process in processes:
+                (self.holds / f"{turn.user}.open.{process.pid}").touch()
+
+    def refused(self, turn: Turn, processes: Processes) -> bool:
+        """Whether one of these processes tried to write for a run that another one holds."""
+        return any((self.holds / f"{turn.user}.refused.{process.pid}").exists() for process in processes)
 
     def in_flight(self, turn: Turn) -> int:
         """How many calls of the turn and its children the model has not answered."""

@@ -10,13 +10,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 
 import pytest
 
 from hermes_tasks.contracts.kinds import RunState
 from tests.crash import blows, held, plays
-from tests.crash.blows import Blow
+from tests.crash.blows import Blow, Processes
 from tests.crash.findings import Turn, outcome_of_tool
 from tests.crash.fleet import wait_until
 from tests.crash.stage import Stage, staged
@@ -74,8 +73,8 @@ CASES = {
     "collected": Case(Point.PARENT_RESUMED),  # stored, not known to the worker
     "continuing": Case(Point.PARENT_RESUMED, ":1", 1),
 }
-#: Places from which a worker that was frozen goes on with a write that is not its own any more.
-STALE = ("unfinished", "unsuspended", "overtaken", "uncollected")
+#: Places just before a write: a worker that was frozen there makes it while its successor has come as far.
+STALE = ("unfinished", "unsuspended", "uncollected")
 
 
 def place_of(name: str) -> str:
@@ -119,12 +118,27 @@ def strike(stage: Stage, blow: Blow, turns: list[Turn]) -> None:
             blows.stop(victims, lambda: stage.open([turn for turn in turns if CASES[place_of(turn.name)].late]))
             stage.open(turns)
         case Blow.FROZEN:
-            blows.freeze(victims, partial(stage.open, turns))
-            stale = [turn for turn in turns if place_of(turn.name) in STALE]
-            wait_until("they write too late", lambda: all(stage.refused(turn, victims) for turn in stale), 10)
-            assert all(process.poll() is None for process in victims), "a worker that was frozen ended"
+            freeze(stage, victims, turns)
     stage.await_end(turns)
     return blows.stop(victims)
+
+
+def freeze(stage: Stage, victims: Processes, turns: list[Turn]) -> None:
+    """Freeze them until others have their runs; what they write when they wake up is refused, and they stay alive."""
+    stale = [turn for turn in turns if place_of(turn.name) in STALE]
+
+    def taken_over(turn: Turn) -> bool:
+        return stage.held(turn) - stage.held(turn, victims) >= held.PLACES[place_of(turn.name)].count
+
+    def meanwhile() -> None:
+        stage.open([turn for turn in turns if turn not in stale])
+        wait_until("others are as far", lambda: all(map(taken_over, stale)), 30)
+
+    blows.freeze(victims, meanwhile)
+    stage.let_go(stale, victims)
+    wait_until("what they write is refused", lambda: all(stage.refused(turn, victims) for turn in stale), 10)
+    stage.open(stale)
+    assert all(process.poll() is None for process in victims), "a worker that was frozen ended"
 
 
 def play(stage: Stage, blow: Blow, round_: int) -> dict[str, list[str]]:
