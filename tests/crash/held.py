@@ -2,8 +2,8 @@
 
 Run by path: ``python held.py <role> <directory>``. The first part of a user's id names the place at which that user's
 runs stop. Files in the directory: ``<user>.held.<pid>.<count>`` = it was reached; ``<user>.open``, or the same with
-``.<pid>``, made by the test = it lets go; ``<user>.refused.<pid>`` = what was written then was refused, since another
-process holds the run.
+``.<pid>``, made by the test = it lets go; ``<user>.stopped.<pid>`` = that process learned that another one holds the
+run or has ended it: its write was refused, or its renewer told it before.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hermes_tasks.wiring.worker import Parts, run_worker
 
 SLOTS = 300
 _DONE = ("ok", "claimed")
+_TOO_LATE = ("lost", "ended")
 _RESULT = '"t":"tool"'
 
 
@@ -62,6 +63,7 @@ PLACES = {
     "unrung": Place("turns", "batch_create", sent=True),
     "rung": Place("delegation", "run_claim", sent=False, count=3),
     "unfinished": Place("delegation", "run_finish", sent=False, count=3),
+    "outrun": Place("delegation", "run_finish", sent=False, count=3),
     "first-finished": Place("delegation", "run_finish", sent=True, nth=1),
     "last-finished": Place("delegation", "run_finish", sent=True, rings="turn"),
     "unsuspended": Place("turns", "run_suspend", sent=False),
@@ -71,6 +73,7 @@ PLACES = {
     "resume-claimed": Place("turns", "run_claim", sent=True, since="run_suspend"),
     "uncollected": Place("turns", "run_append", sent=False, says=_RESULT),
     "collected": Place("turns", "run_append", sent=True, says=_RESULT),
+    "uncommitted": Place("turns", "run_finish", sent=False),
 }
 
 
@@ -101,16 +104,23 @@ class Turnstile:
                 await self._hold(user)
         if moment.answer is not None:
             self._seen.add((user, moment.script))
-            if moment.answer["r"] == "lost":
-                (self._directory / f"{user}.refused.{os.getpid()}").touch()
+            if moment.answer["r"] in _TOO_LATE:
+                self._mark(user, "stopped")
 
     async def _hold(self, user: str) -> None:
         if self._released(user):
             return
         self._held[user] += 1
-        (self._directory / f"{user}.held.{os.getpid()}.{self._held[user]}").touch()
-        while not self._released(user):  # noqa: ASYNC110 - by another process
-            await asyncio.sleep(0.02)
+        self._mark(user, "held", f".{self._held[user]}")
+        try:
+            while not self._released(user):  # noqa: ASYNC110 - by another process
+                await asyncio.sleep(0.02)
+        except asyncio.CancelledError:
+            self._mark(user, "stopped")
+            raise
+
+    def _mark(self, user: str, word: str, suffix: str = "") -> None:
+        (self._directory / f"{user}.{word}.{os.getpid()}{suffix}").touch()
 
     def _released(self, user: str) -> bool:
         names = (f"{user}.open", f"{user}.open.{os.getpid()}")

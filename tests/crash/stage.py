@@ -64,9 +64,9 @@ class Stage:
             for process in processes:
                 (self.holds / f"{turn.user}.open.{process.pid}").touch()
 
-    def refused(self, turn: Turn, processes: Processes) -> bool:
-        """Whether one of these processes tried to write for a run that another one holds."""
-        return any((self.holds / f"{turn.user}.refused.{process.pid}").exists() for process in processes)
+    def stopped(self, turn: Turn, processes: Processes) -> bool:
+        """Whether one of these processes learned that a run at its place is not its own any more."""
+        return any((self.holds / f"{turn.user}.stopped.{process.pid}").exists() for process in processes)
 
     def in_flight(self, turn: Turn) -> int:
         """How many calls of the turn and its children the model has not answered."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import pytest
 
@@ -61,6 +62,7 @@ CASES = {
     "asking": Case(Point.CHILD_ASKING, "/.:1", 3, waiting=True),
     "acting": Case(Point.CHILD_ACTING, waiting=True),
     "unfinished": Case(Point.CHILD_FINISHED, waiting=True),  # all three answered, no end is written
+    "outrun": Case(Point.CHILD_FINISHED, waiting=True),  # the same
     "first-finished": Case(Point.CHILD_FINISHED, "/[12]:1", 2, waiting=True),  # one end written, two still at work
     "last-finished": Case(Point.CHILD_FINISHED, late=True),  # the join is written, the parent's doorbell is not rung
     "unsuspended": Case(Point.PARENT_SUSPENDED, "/.:0", 3),  # about to be
@@ -72,9 +74,12 @@ CASES = {
     "uncollected": Case(Point.PARENT_RESUMED),  # results read, not stored
     "collected": Case(Point.PARENT_RESUMED),  # stored, not known to the worker
     "continuing": Case(Point.PARENT_RESUMED, ":1", 1),
+    "uncommitted": Case(Point.PARENT_RESUMED),  # answered, not committed
 }
-#: Places just before a write: a worker that was frozen there makes it while its successor has come as far.
+#: Places just before a write. A worker that was frozen there wakes up beside a successor that has come as far …
 STALE = ("unfinished", "unsuspended", "uncollected")
+#: … or when all is over.
+OUTRUN = ("outrun", "uncommitted")
 
 
 def place_of(name: str) -> str:
@@ -124,8 +129,8 @@ def strike(stage: Stage, blow: Blow, turns: list[Turn]) -> None:
 
 
 def freeze(stage: Stage, victims: Processes, turns: list[Turn]) -> None:
-    """Freeze them until others have their runs; what they write when they wake up is refused, and they stay alive."""
-    stale = [turn for turn in turns if place_of(turn.name) in STALE]
+    """Freeze them until others have their runs. What they write when they wake up is refused, and they stay alive."""
+    stale, outrun = ([turn for turn in turns if place_of(turn.name) in places] for places in (STALE, OUTRUN))
 
     def taken_over(turn: Turn) -> bool:
         return stage.held(turn) - stage.held(turn, victims) >= held.PLACES[place_of(turn.name)].count
@@ -133,10 +138,12 @@ def freeze(stage: Stage, victims: Processes, turns: list[Turn]) -> None:
     def meanwhile() -> None:
         stage.open([turn for turn in turns if turn not in stale])
         wait_until("others are as far", lambda: all(map(taken_over, stale)), 30)
+        stage.await_end(outrun)
 
     blows.freeze(victims, meanwhile)
     stage.let_go(stale, victims)
-    wait_until("what they write is refused", lambda: all(stage.refused(turn, victims) for turn in stale), 10)
+    stopped = partial(stage.stopped, processes=victims)
+    wait_until("none of them goes on", lambda: all(map(stopped, stale + outrun)), 10)
     stage.open(stale)
     assert all(process.poll() is None for process in victims), "a worker that was frozen ended"
 
