@@ -1,7 +1,7 @@
 """Keeps leases alive from a thread of its own, with a connection of its own: a busy event loop loses no lease.
 
 The thread also watches the loop: when it has not moved for ``stuck_s``, renewal stops, so others take the work over,
-and the process is told (``on_stuck``).
+and the process is told (``on_stuck``) if it does not move by the next round either.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Renewer:
             self._url, protocol=2, decode_responses=True, socket_timeout=5, socket_connect_timeout=2,
             retry=Retry(NoBackoff(), 0),
         )  # fmt: skip
-        wire = self._config.wire()
+        wire, was_silent = self._config.wire(), False
         while not self._stop.wait(self._config.renew_ms / 1000):
             loop = self._loop
             if loop is None or loop.is_closed():
@@ -128,9 +128,12 @@ class Renewer:
             silent = time.monotonic() - self._beat
             loop.call_soon_threadsafe(self._tick)
             if silent > self._stuck_s:
-                if self._on_stuck is not None:
+                # Not at the first look: after a freeze of the whole process the loop had no chance to move either.
+                if was_silent and self._on_stuck is not None:
                     self._on_stuck(silent)
+                was_silent = True
                 continue
+            was_silent = False
             by_user: dict[str, list[Lease]] = defaultdict(list)
             with self._guard:
                 for lease in self._leases:

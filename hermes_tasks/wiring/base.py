@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,8 @@ from hermes_tasks.store.renewer import Renewer
 from hermes_tasks.store.runs import Runs
 from hermes_tasks.store.sessions import Sessions
 from hermes_tasks.store.users import Users
+
+StoreMaker = Callable[[str, StoreConfig], Store]
 
 _log = get_logger(__name__)
 #: What each kind of run may use. What is not named here is refused at execution, whatever a model asks for.
@@ -112,21 +114,26 @@ class Base:
 
 
 def make_base(
-    settings: Settings, *, events: bool = True, renewer: Renewer | None = None, bell: ProcessBell | None = None
+    settings: Settings,
+    *,
+    events: bool = True,
+    renewer: Renewer | None = None,
+    bell: ProcessBell | None = None,
+    make_store: StoreMaker = Store,
 ) -> Base:
     """Join the records.
 
     Args:
         renewer: None = this process claims nothing.
         bell: None = doorbells go through Celery's broker.
+        make_store: makes the connection to the records.
     """
-    clock = SystemClock()
     app = make_app(broker_url(settings), events=events)
     bell = bell or CeleryBell(app)
-    store = Store(store_url(settings), store_config(settings), clock=clock)
+    store = make_store(store_url(settings), store_config(settings))
     return Base(
         settings=settings,
-        clock=clock,
+        clock=SystemClock(),
         app=app,
         bell=bell,
         store=store,

@@ -21,9 +21,10 @@ from hermes_tasks.runtime.tasks import bind
 from hermes_tasks.runtime.watchdog import Watchdog, end_stuck_process
 from hermes_tasks.settings import Settings
 from hermes_tasks.store.address import store_url
+from hermes_tasks.store.client import Store
 from hermes_tasks.store.recovery import Recovery
 from hermes_tasks.store.renewer import Renewer
-from hermes_tasks.wiring.base import Base, ProcessBell, make_base, store_config
+from hermes_tasks.wiring.base import Base, ProcessBell, StoreMaker, make_base, store_config
 from hermes_tasks.wiring.start import begin, not_started
 
 if TYPE_CHECKING:
@@ -45,11 +46,13 @@ class Parts:
         model: answers in place of the configured models.
         render: makes the document of a channel entry.
         bell: rings in place of Celery.
+        make_store: makes the connection to the records.
     """
 
     model: ModelPort | None = None
     render: Render | None = None
     bell: ProcessBell | None = None
+    make_store: StoreMaker = Store
 
 
 class WorkerProcess:
@@ -120,7 +123,7 @@ def open_worker(
     """Compose one worker process; nothing is connected yet. Call it inside its event loop."""
     renewer = Renewer(store_url(settings), store_config(settings), on_stuck=end_stuck_process)
     parts = parts or Parts()
-    base = make_base(settings, events=events, renewer=renewer, bell=parts.bell)
+    base = make_base(settings, events=events, renewer=renewer, bell=parts.bell, make_store=parts.make_store)
     return WorkerProcess(base, renewer, runs=runs, parts=parts, queues=queues)
 
 

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from hermes_tasks.observe.ports import free_port
+from hermes_tasks.observe.ready import READY_VARIABLE, told_ready
 from hermes_tasks.settings import Settings, load
 from hermes_tasks.testing.server import EmbeddedServer
 
@@ -44,6 +45,8 @@ class Fleet:
     ) -> None:
         self.root, self.server = root, server
         self.front_port = free_port()
+        self._ready = root / "ready"
+        self._ready.mkdir()
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("HERMES_TASKS_", "OPENAI_"))},
             "HERMES_TASKS_HOME": str(server.paths.home.root),
@@ -52,6 +55,7 @@ class Fleet:
             "HERMES_TASKS_DEMO__PORT": str(model_port),
             "HERMES_TASKS_FRONT__PORT": str(self.front_port),
             "HERMES_TASKS_LOG__FORMAT": "json",
+            READY_VARIABLE: str(self._ready),
             **(extra or {}),
         }
         self.processes: dict[str, list[subprocess.Popen[bytes]]] = {}
@@ -74,9 +78,17 @@ class Fleet:
         """What every process of the fleet reads."""
         return load(environ=self.environment)
 
-    def start(self, role: str, count: int = 1) -> list[subprocess.Popen[bytes]]:
-        """Start more processes of a role (a launcher's name, ``beat`` or ``front``)."""
-        if role == "front":
+    def start(
+        self, role: str, count: int = 1, *, command: Sequence[str] | None = None
+    ) -> list[subprocess.Popen[bytes]]:
+        """Start more processes of a role (a launcher's name, ``beat`` or ``front``).
+
+        Args:
+            command: what to start in place of the role's own launcher, run by this interpreter.
+        """
+        if command is not None:
+            command = [sys.executable, "-P", *command]
+        elif role == "front":
             command = [sys.executable, "-P", "-m", "hermes_tasks.cli.app", "front"]
         elif role == "beat":
             command = [sys.executable, "-P", str(ROOT / "beat" / "beat.py")]
@@ -94,6 +106,16 @@ class Fleet:
             log.close()
         self.processes.setdefault(role, []).extend(started)
         return started
+
+    def ready(self, role: str) -> bool:
+        """Whether every living worker of a role takes doorbells, by its own word."""
+        living = self.alive(role)
+        return bool(living) and all(told_ready(self._ready, process.pid) for process in living)
+
+    def any_ready(self, role: str) -> bool:
+        """Whether one worker of a role at least takes doorbells; a front does not say so, and counts when it lives."""
+        living = self.alive(role)
+        return bool(living) and (role == "front" or any(told_ready(self._ready, process.pid) for process in living))
 
     def alive(self, role: str) -> list[subprocess.Popen[bytes]]:
         """The role's processes that still run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Coroutine
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import Any, Self, TypeVar
 from hermes_tasks.contracts.runs import RunRecord
 from hermes_tasks.runtime.bridge import LoopBridge
 from hermes_tasks.settings import Settings
+from hermes_tasks.store.keys import user_key
 from hermes_tasks.wiring.base import make_base
 
 T = TypeVar("T")
@@ -64,6 +66,15 @@ class Operator:
     def history(self, user: str, session: str) -> list[dict[str, Any]]:
         """The session's turns."""
         return self.run(self.base.sessions.history(user, session))
+
+    def events(self, user: str, session: str) -> list[tuple[str, dict[str, Any]]]:
+        """(type, data) of every event that the session's stream still has."""
+        [raw] = self.read(("XRANGE", user_key(user, f"ev:{session}"), "-", "+"))
+        return [(fields["type"], json.loads(fields["data"])) for _, fields in raw]
+
+    def read(self, *commands: tuple[Any, ...]) -> list[Any]:
+        """Plain commands against the store."""
+        return self.run(self.base.store.read(*commands))
 
     def serving(self, role: str) -> int:
         """How many workers of a role take work now, by their own word."""

@@ -284,7 +284,7 @@ async def time_comes(one: Process, run: str) -> None:
 
 
 async def test_children_of_a_user_never_use_more_than_the_day_together(store_url: str, tmp_path: Path) -> None:
-    """Each wants about 2,000 tokens, most of them for the schemas of its tools, and uses 600; what is set aside and not used is there for the next."""
+    """Each wants far more than the 600 it uses; what is set aside and not used is there for the next."""
 
     async def rule(request: ModelRequest) -> ModelStep:
         await asyncio.sleep(0.05)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -106,3 +108,35 @@ def test_a_process_whose_loop_is_stuck_ends_by_itself(store_url: str) -> None:
     assert "moving" in ended.stdout
     assert "event loop stuck" in ended.stdout + ended.stderr
     assert time.monotonic() - began < 30
+
+
+FROZEN = """
+import asyncio, sys
+from hermes_tasks.store.renewer import Renewer
+from hermes_tasks.store.client import StoreConfig
+from hermes_tasks.runtime.watchdog import end_stuck_process
+
+async def main():
+    renewer = Renewer(sys.argv[1], StoreConfig(renew_ms=50), on_stuck=end_stuck_process, stuck_s=1.0)
+    renewer.start()
+    print("moving", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    await asyncio.sleep(0.5)  # ten more looks at the loop
+    renewer.stop()
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_that_was_frozen_as_a_whole_is_not_stuck(store_url: str) -> None:
+    command = [sys.executable, "-c", FROZEN, store_url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"moving\n"
+        process.send_signal(signal.SIGSTOP)
+        threading.Event().wait(1.5)  # the length of the freeze is what is tested
+        process.send_signal(signal.SIGCONT)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.wait(30) == 0
