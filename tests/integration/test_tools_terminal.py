@@ -188,7 +188,8 @@ async def test_one_users_command_cannot_reach_another_user(terminal: Terminal, w
     task = asyncio.create_task(call(terminal, other, {"command": f"{sleeper(mark)} & wait"}))
     await started(mark)
     (victim, *_) = alive(mark)
-    command = f"cat ../../../bob/sessions/s1/vault {other}/vault; ls ..; kill -9 {victim.pid}; cat /proc/{victim.pid}/maps; echo on"
+    reading = f"cat ../../../bob/sessions/s1/vault {other}/vault; ls .."
+    command = f"{reading}; kill -9 {victim.pid}; cat /proc/{victim.pid}/maps; echo on"
     output = await call(terminal, workspace, {"command": command})
     assert output.content.endswith("on")
     assert "SECRET" not in output.content
