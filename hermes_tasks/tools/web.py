@@ -118,7 +118,7 @@ class WebFetch:
         async with self._reading:
             found = await answer_of(_PAGE_READER, question, limit, body=bytes(body[: self._max_bytes]), packages=True)
         if found is None:
-            return ToolOutput(f"{shown} could not be turned into text: it takes too much time or memory", error=True)
+            return ToolOutput(f"{shown} could not be turned into text: too large, too deep or broken", error=True)
         if "error" in found:
             return ToolOutput(f"{shown} cannot be read: {found['error']}", error=True)
         notes = [] if question["whole"] else [f"only its first {self._max_bytes} bytes were read"]

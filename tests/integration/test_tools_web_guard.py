@@ -120,6 +120,8 @@ async def test_only_plain_http_addresses_are_taken(url: str) -> None:
     output = await fetch(url)
     assert output.error
     assert output.content.startswith(("not fetched: ", "not run: url"))
+    with pytest.raises(Refused):  # before anything is looked up
+        checked_url(url, allow_private=True)
 
 
 @pytest.mark.parametrize(

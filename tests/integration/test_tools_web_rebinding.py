@@ -55,7 +55,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     done = subprocess.run(
         [*OWN_NETWORK, sys.executable, "-P", "-m", "tests.integration.rebinding_world", str(resolv)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])},
         capture_output=True,
         text=True,
         timeout=100,

@@ -1,7 +1,7 @@
 """DuckDuckGo without a key: the page it offers to browsers without scripts.
 
 The page is no interface that anybody promised. Programs that ask often get a riddle for humans instead of results;
-that is told as it is, and not solved. What the page looks like: ``docs/decisions.md``, 18.
+that is told as it is, and not solved. What the page looks like stands in ``docs/decisions.md``.
 """
 
 from __future__ import annotations

@@ -50,11 +50,11 @@ def hits(found: Iterable[tuple[Any, Any, Any]], limit: int) -> list[Hit]:
     """The first ``limit`` of the triples (title, address, snippet) with a web address that did not come before."""
     kept: dict[str, Hit] = {}
     for title, address, snippet in found:
-        url = _web_address(address)
-        if url is None or len(kept) == limit:
-            continue
-        name = _line(title, _TITLE_CHARS) or url.host or ""
-        kept.setdefault(str(url).rstrip("/"), Hit(name, str(url), _line(snippet, _SNIPPET_CHARS)))
+        if len(kept) == limit:
+            break
+        if (url := _web_address(address)) is not None:
+            name = _line(title, _TITLE_CHARS) or url.host or ""
+            kept.setdefault(str(url).rstrip("/"), Hit(name, str(url), _line(snippet, _SNIPPET_CHARS)))
     return list(kept.values())
 
 
