@@ -174,6 +174,8 @@ class ToolSettings(Section):
     workspaces: FullPath | None = None
     terminal_timeout_s: Count = 180
     terminal_output_chars: Count = 50_000
+    terminal_network: bool = False
+    sandbox: Literal["auto", "none"] = "auto"
     web_timeout_s: Seconds = 20.0
     web_max_bytes: Count = 2_000_000
     search_url: HttpUrl | None = None
