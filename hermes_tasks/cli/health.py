@@ -44,7 +44,11 @@ def health(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOp
     if as_json:
         print_json([asdict(finding) for finding in found])
     else:
-        print_table(("part", "state", ""), ((finding.part, finding.state, finding.says) for finding in found), "")
+        print_table(
+            ("part", "state", "what it does, or what to do"),
+            ((finding.part, finding.state, finding.says) for finding in found),
+            "",
+        )
     if any(finding.state == "missing" for finding in found):
         raise SystemExit(ExitCode.FAILED)
 

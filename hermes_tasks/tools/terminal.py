@@ -27,6 +27,8 @@ from hermes_tasks.tools.workspace import NOBODY, tool_uid
 
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _TEMPORARY: Final = ".tmp"
+#: Settings of the machine that may hold passwords are closed to commands, and these programs would stumble over that.
+_NO_SETTINGS: Final = {"GIT_CONFIG_NOSYSTEM": "1", "PIP_CONFIG_FILE": "/dev/null", "SYSTEM_WGETRC": "/dev/null"}
 _MIB: Final = 1024 * 1024
 _LIMITS: Final = {
     "RLIMIT_AS": 2048 * _MIB,
@@ -123,11 +125,12 @@ class Terminal:
         namespaces = self._layers is not None and self._layers(network=self._network).namespaces
         counted = {"RLIMIT_NPROC": _PROCESSES} if uid is not None or namespaces else {}
         env = {"PATH": _PATH, "HOME": str(workspace), "LANG": "C.UTF-8", "TERM": "dumb"}
+        env |= {"TMPDIR": str(workspace / _TEMPORARY), **_NO_SETTINGS} if shut_in else {}
         return Question(
             command=command,
             cwd=str(workspace),
             temporary=_TEMPORARY,
-            env={**env, "TMPDIR": str(workspace / _TEMPORARY)} if shut_in else env,
+            env=env,
             uid=uid,
             limits={**_LIMITS, **counted, "RLIMIT_CPU": int(limit) + 5},
             sandbox=shut_in,
