@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import site
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +18,47 @@ from typing import Any
 
 import pytest
 
+from hermes_tasks.tools.sandbox.layers import sandbox
+
 REPOSITORY = Path(__file__).parents[2]
 AS_ROOT = os.geteuid() == 0
 #: Nobody's; another for each process of the tests, so that they do not count each other's processes.
 ORDINARY = 54_000 + os.getpid() % 1_000
 SECRET = "worker-secret-2f6c"
 HOWS = ("root", "root-container", "ordinary")
+PATH = "/usr/local/bin:/usr/bin:/bin"
+NEEDS = [
+    pytest.mark.skipif(bool(sandbox().missing), reason="a layer is missing here; hermes-tasks health says which"),
+    pytest.mark.skipif(shutil.which("python3", path=PATH) is None, reason="no system python3"),
+]
+TRYING = """
+import ctypes, errno, json, os, socket
+socket.setdefaulttimeout(3)
+libc = ctypes.CDLL(None, use_errno=True)
+arm = os.uname().machine == "aarch64"
+runner = os.getppid()
+def call(name, *args):
+    done = getattr(libc, name)(*[ctypes.c_long(a) if isinstance(a, int) else a for a in args])
+    if done < 0:
+        raise OSError(ctypes.get_errno(), name)
+    return done
+def syscall(x86, arm64, *args):
+    return call("syscall", arm64 if arm else x86, *args)
+def tried(code):
+    ours, theirs = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            exec(code, globals())
+            said = "REACHED"
+        except BaseException as error:
+            said = ("REFUSED " if isinstance(error, OSError) else "BROKEN ") + repr(error)
+        os.write(theirs, said.encode())
+        os._exit(0)
+    os.close(theirs)
+    said = open(ours).read()
+    os.waitpid(child, 0)
+    return said or "DIED"
+"""
 
 
 class Worker:
@@ -121,3 +158,25 @@ def _python(uid: int | None, paths: str) -> str:
         if done.returncode == 0:
             return candidate
     pytest.skip("no interpreter with our packages that an ordinary user may run")
+
+
+def tried(
+    held: Worker, attempts: dict[str, str], *, places: dict[str, Any] | None = None, **more: bool
+) -> dict[str, str]:
+    """What became of each attempt: REACHED, REFUSED and the error, or what a mistake in it makes of it."""
+    known = {"ws": held.workspaces, "mine": held.mine, "theirs": held.theirs, "outside": held.outside, "pid": held.pid}
+    filled = {name: code.format(n=time.monotonic_ns(), **known, **(places or {})) for name, code in attempts.items()}
+    text = f"{TRYING}\nprint(json.dumps({{name: tried(code) for name, code in {filled!r}.items()}}))"
+    answer = held.run(f"exec python3 -c {shlex.quote(text)}", **more)
+    found: dict[str, str] = json.loads(answer)
+    assert "SECRET" not in answer or more.get("bare")
+    return found
+
+
+def without(held: Worker, attempts: dict[str, str], names: tuple[str, ...], **more: Any) -> dict[str, str]:
+    """What becomes of those attempts when there is no sandbox: a test of the tests."""
+    return tried(held, {name: attempts[name] for name in names}, bare=True, **more)
+
+
+def not_refused(found: dict[str, str]) -> dict[str, str]:
+    return {name: said for name, said in found.items() if not said.startswith("REFUSED")}
