@@ -112,7 +112,10 @@ def _give_up(asked: Question) -> None:
         os.setgid(uid)
         os.setuid(uid)
     os.umask(0o077)
-    os.chdir(asked["cwd"])
+    try:
+        os.chdir(asked["cwd"])
+    except PermissionError:
+        raise OSError(f"user {uid} cannot pass through the directories above {asked['cwd']}; chmod o+x them") from None
     if _LINUX:
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, _SIGKILL)

@@ -22,7 +22,7 @@ from typing import Any
 
 _SHOWN_CHARS = 200
 _MEMORY_BYTES = 1024 * 1024 * 1024
-_SKIPPED = (".git",)
+_SKIPPED = (".git", ".tmp")
 
 
 def main() -> None:

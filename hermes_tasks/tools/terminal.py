@@ -42,6 +42,12 @@ _PROCESSES: Final = 256
 _FLOOD_BYTES: Final = 64 * _MIB
 
 
+_NOBODYS: Final = (
+    "not run: this workspace has no user id of its own, and there are no namespaces; give the container more user ids, "
+    "or allow namespaces"
+)
+
+
 class TerminalArguments(Arguments):
     """See :class:`Terminal`."""
 
@@ -112,7 +118,7 @@ class Terminal:
         except OSError as error:
             return ToolOutput(f"not run: the workspace cannot be used ({error.strerror})", error=True)
         if question["sandbox"] and question["uid"] == NOBODY and not question["namespaces"]:
-            return ToolOutput("not run: this workspace has no user id of its own, nor are there namespaces", error=True)
+            return ToolOutput(_NOBODYS, error=True)
         ended = await run_command(question, output, limit_s=limit, most_bytes=_FLOOD_BYTES)
         if ended.code is None:
             return ToolOutput(f"killed: {ended.killed}\n{output.text()}", error=True)

@@ -61,7 +61,8 @@ class Workspaces:
             if not path.is_dir():
                 self._root.mkdir(parents=True, exist_ok=True, mode=0o711)
                 path.mkdir(exist_ok=True, mode=0o700)
-            if os.geteuid() == 0 and path.stat().st_uid == 0:
+            # Root made it just now; or an ordinary worker, whose user has all of them, made it before.
+            if os.geteuid() == 0 and path.stat().st_uid in (0, self._root.stat().st_uid):
                 _let_through(self._root)
                 self._give(path, user)
         except OSError as error:
@@ -69,12 +70,14 @@ class Workspaces:
         return path
 
     def _give(self, path: Path, user: str) -> None:
-        uid = self._uid_of(user)
+        uid, old = self._uid_of(user), path.stat().st_uid
         try:
+            _give_below(path, old, uid)
             os.chown(path, uid, uid)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
+            _give_below(path, old, NOBODY)
             os.chown(path, NOBODY, NOBODY)
 
     def _uid_of(self, user: str) -> int:
@@ -106,3 +109,11 @@ def _let_through(path: Path) -> None:
     mode = path.stat().st_mode
     if not mode & 0o001:
         path.chmod(mode | 0o011)
+
+
+def _give_below(path: Path, old: int, uid: int) -> None:
+    """What is in the directory goes to another user, as far as it was the old one's. Links are not followed."""
+    for _, folders, files, handle in os.fwalk(path, follow_symlinks=False):
+        for name in (*folders, *files):
+            if os.stat(name, dir_fd=handle, follow_symlinks=False).st_uid == old:
+                os.chown(name, uid, uid, dir_fd=handle, follow_symlinks=False)

@@ -14,7 +14,8 @@ _log = get_logger(__name__)
 
 def may_run_commands(role: str) -> bool:
     """Whether runs that this role executes have the toolset ``terminal``."""
-    return any("terminal" in tools and QUEUE_OF_KIND[kind] in ROLES[role].queues for kind, tools in TOOLSETS.items())
+    queues = ROLES[role].queues if role in ROLES else ()
+    return any("terminal" in tools and QUEUE_OF_KIND[kind] in queues for kind, tools in TOOLSETS.items())
 
 
 def tell_of_sandbox(settings: ToolSettings) -> None:

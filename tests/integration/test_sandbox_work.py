@@ -86,3 +86,11 @@ def test_an_ordinary_user_in_a_container_has_no_terminal() -> None:
 def test_a_workspace_among_the_programs_is_refused() -> None:
     with pytest.raises(OSError, match=r"/usr/share lies among the programs.*move tools\.workspaces"):
         confine("/usr/share", namespaces=False, network=False)
+
+
+def test_a_workspace_that_its_user_cannot_reach_is_said() -> None:
+    with worker("root-container") as held:
+        held.outside.parent.chmod(0o700)
+        said = held.ask(user=held.user, command="echo ran")
+        assert said["code"] == 125
+        assert said["content"].endswith("chmod o+x them")

@@ -92,6 +92,25 @@ async def test_where_numbers_are_few_all_share_nobody(workspace: Path, monkeypat
     assert Workspaces(workspace.parent).for_user("eve").stat().st_uid == NOBODY
 
 
+@pytest.mark.skipif(not AS_ROOT, reason="only a root worker gives workspaces away")
+async def test_what_an_ordinary_worker_made_gets_a_user_of_its_own(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "others").write_text("x")
+    ordinary, root = 54_999, workspace.parent
+    (workspace / "d").mkdir()
+    for path in (workspace / "d" / "f", workspace / "mine"):
+        path.write_text("x")
+    (workspace / "link").symlink_to(tmp_path / "others")
+    for path in (root, workspace, *workspace.rglob("*")):
+        os.chown(path, ordinary, ordinary, follow_symlinks=False)
+    os.chown(workspace / "mine", 54_998, 54_998)
+    again = Workspaces(root).for_user("ann")
+    owners = {path.name: path.lstat().st_uid for path in (again, *again.rglob("*"))}
+    own = owners.pop("ann")
+    assert own not in (0, ordinary, NOBODY)
+    assert owners == {"d": own, "f": own, "link": own, "mine": 54_998}
+    assert (tmp_path / "others").stat().st_uid == os.getuid()
+
+
 @pytest.mark.skipif(not AS_ROOT, reason="only a root worker could hand on its rights")
 async def test_a_workspace_of_root_is_not_used(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="the workspace belongs to root"):
