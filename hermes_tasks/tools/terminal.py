@@ -93,10 +93,11 @@ class Terminal:
     def schema(self) -> Mapping[str, Any]:
         """The function's schema, with the limits in force."""
         network = "" if self._network or self._layers is None else ", no network"
+        temporary = "" if self._layers is None else " Temporary files go to $TMPDIR."
         text = (
             f"Run a command with sh in your workspace. No input, no state between calls{network}, a clean environment, "
-            f"at most {self._timeout_s} s. Temporary files go to $TMPDIR. Everything it started is ended with it: "
-            "nothing goes on in the background."
+            f"at most {self._timeout_s} s.{temporary} Everything it started is ended with it: nothing goes on in the "
+            "background."
         )
         return schema(self.name, text, TerminalArguments)
 

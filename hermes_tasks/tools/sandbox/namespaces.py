@@ -62,7 +62,7 @@ def build(workspace: str, temporary: str, *, network: bool) -> None:
     _mount("tmpfs", _STAGE, "tmpfs", _NO_SUID | _NO_DEVICES, b"mode=755,size=1m")
     for path in (*PROGRAMS, ETC):
         _show(path)
-    if network and (resolver := os.path.realpath(RESOLVER)) != RESOLVER:
+    if network and not (resolver := os.path.realpath(RESOLVER)).startswith(f"{ETC}/"):
         _show(resolver)
     for path in DEVICES:
         _bind(path, path)
