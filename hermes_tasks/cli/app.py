@@ -11,6 +11,7 @@ from hermes_tasks.cli.chat import chat
 from hermes_tasks.cli.config_cmd import config
 from hermes_tasks.cli.demo import demo
 from hermes_tasks.cli.errors import told_in_one_line
+from hermes_tasks.cli.health import health
 from hermes_tasks.cli.inbox import inbox
 from hermes_tasks.cli.jobs import jobs_app
 from hermes_tasks.cli.runs import runs_app
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.command()(up)
 app.command()(config)
+app.command()(health)
 app.command()(demo)
 app.command()(chat)
 app.command()(inbox)

@@ -182,6 +182,8 @@ class ToolSettings(SearchSettings):
     workspaces: FullPath | None = None
     terminal_timeout_s: Count = 180
     terminal_output_chars: Count = 50_000
+    terminal_network: bool = False
+    sandbox: Literal["auto", "none"] = "auto"
     web_timeout_s: Seconds = 20.0
     web_max_bytes: Count = 2_000_000
     allow_private_addresses: bool = False

@@ -1,19 +1,22 @@
 """Commands that no unattended run may make, refused at once.
 
-By every road that can be read: directly, in ``sh -c``, through a variable, in a script of the workspace.
-This is a seat belt against a model's slip or a plain attempt, not a sandbox: it reads the text of a command, and text
-can be disguised. What a command can reach is limited by the runner (user, privileges, limits) and by the sandbox.
+By every road that can be read: directly, in ``sh -c``, through a variable, an alias or a function, in the background,
+in another interpreter, in a script of the workspace, or in one that the command itself writes first.
+This is a seat belt against a model's slip or a plain attempt, not a sandbox: it reads the text of a command, and there
+is no end to the ways in which a text can be disguised. What a command can reach is decided by the sandbox.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from hermes_tasks.tools import code_words
+from hermes_tasks.tools.deeds import SHELLS, deed, is_known, overwrites_device, words
 from hermes_tasks.tools.shell_words import UNKNOWN, Simple, simple_commands
 
 #: The text of a script in the workspace, or None when there is none.
@@ -21,44 +24,35 @@ Script = Callable[[str], str | None]
 
 _DEPTH: Final = 4
 _SCRIPT_CHARS: Final = 64_000
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish"})
+_LOOKED_AT: Final = 20
 _INTERPRETERS: Final = re.compile(r"(?:python|perl|ruby|node|php|lua)[\d.]*")
-_WRAPPERS: Final = _words(
-    "env nohup nice ionice time timeout stdbuf setsid exec command builtin xargs busybox chronic watch flock unbuffer"
+#: Programs whose arguments may be code of their own, in which other commands are called.
+_LANGUAGES: Final = words("awk gawk mawk sed vi vim ex ed expect tclsh")
+_WRAPPERS: Final = words(
+    "env nohup nice ionice time timeout stdbuf setsid exec command builtin xargs busybox chronic watch flock unbuffer "
+    "coproc systemd-run taskset chrt setarch"
 )
-_FETCHERS: Final = _words("curl wget fetch nc ncat base64 base32 xxd openssl")
-_REASONS: Final = {
-    "it asks for another user's rights": _words("sudo su doas pkexec runuser nsenter chroot newgrp"),
-    "it stops the machine": _words("shutdown reboot halt poweroff telinit kexec"),
-    "it writes to a disk below its files": _words("wipefs fdisk sfdisk parted blkdiscard mkswap mke2fs"),
-    "it changes the running system": _words(
-        "mount umount swapon swapoff insmod modprobe rmmod iptables ip6tables nft useradd usermod userdel groupadd "
-        "passwd chpasswd visudo setcap crontab at"
-    ),
-    "it controls the service that runs it": _words("hermes-tasks celery supervisorctl valkey-cli redis-cli"),
-}
-_BY_NAME: Final = {name: reason for reason, names in _REASONS.items() for name in names}
-_SYSTEMCTL: Final = _words("poweroff reboot halt kexec suspend hibernate stop restart disable mask isolate kill")
-_OWN: Final = re.compile(r"hermes|celery|valkey|redis|supervisor", re.IGNORECASE)
+#: They run an argument, as a whole text or word by word.
+_RUNNERS: Final = words("xargs find flock watch env trap alias ssh script parallel coproc systemd-run entr") | {UNKNOWN}
+_PLAIN: Final = ("xargs", "env")
+_EXECUTES: Final = ("-exec", "-execdir", "-ok", "-okdir")
+_FETCHERS: Final = words("curl wget fetch nc ncat base64 base32 xxd openssl")
 _FORK_BOMB: Final = re.compile(
     r"(?<![\w:.-])([\w:.-]{1,40})\s{0,9}\(\s{0,9}\)\s{0,9}\{[^}]{0,200}\1\s{0,9}\|\s{0,9}\1\s{0,9}&"
 )
-_OTHERS_MEMORY: Final = re.compile(
-    r"/proc/[^/\s'\"]{1,40}/(?:task/[^/\s'\"]{1,40}/)?(?:environ|mem|env?\S{0,5}[*?\[]|\*)"
-)
-_CODE: Final = re.compile(
-    r"\brm\s{1,9}-[a-z]{0,9}[rR][a-z]{0,9}\s{1,9}(?:-\S{1,30}\s{1,9}){0,5}(?:/|~)(?:[\s'\"*]|$)|rmtree\(\s*[rf]?['\"](?:/|~)['\"]"
+_FUNCTION: Final = re.compile(
+    r"(?<![\w.-])(?:function\s{1,9})?([A-Za-z_][\w.-]{0,60})\s{0,9}\(\s{0,9}\)|\bfunction\s{1,9}(\w+)"
 )
 _ONLY_TALK: Final = frozenset({"echo", "printf", "git", "true", ":"})
+_COPIES: Final = ("cp", "mv", "ln", "install")
+_READ_BY_SHELLS: Final = ("ENV", "BASH_ENV")
+_RUN_BY_SHELLS: Final = ("PROMPT_COMMAND", "PS4")
+_SETTINGS: Final = ("HERMES_TASKS_", "OPENAI_")
+_HOME: Final = re.compile(r"(?:^|/)\.hermes-tasks(?:/|$)")
+_FETCHED: Final = "it runs what it fetches or decodes"
 _PIPED: Final = "it runs what a pipe gives it; write the commands themselves"
 _COMMAND_FLAG: Final = re.compile(r"-\w*c\w*")
-_DEVICES: Final = re.compile(r"/dev/(?:null|zero|full|stdin|stdout|stderr|tty|fd/\d+)")
+_WITH_VALUE: Final = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file")
 _FREE: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, not used
 _AMOUNT: Final = re.compile(r"-.*|[\d.]+[smhd]?|\w+=.*|\{\}")
 
@@ -77,13 +71,24 @@ def refused(command: str, script: Script = lambda _: None, workspace: Path | Non
 
 @dataclass(slots=True)
 class _Judge:
-    """Judges one command line; remembers where ``cd`` went."""
+    """Judges one command line.
+
+    Attributes:
+        cwd: where ``cd`` went.
+        known: its variables.
+        functions: names it gives to commands of its own.
+        made: files it writes, and what it writes into them as far as that can be read.
+        fetched: names of files whose content it fetches or decodes.
+    """
 
     script: Script
     workspace: str | None
     depth: int = 0
     cwd: str | None = "."
     known: dict[str, str] = field(default_factory=dict)
+    functions: set[str] = field(default_factory=set)
+    made: dict[str, str] = field(default_factory=dict)
+    fetched: set[str] = field(default_factory=set)
 
     def text(self, text: str) -> str | None:
         """Judge a text of sh, which may be a script."""
@@ -91,100 +96,153 @@ class _Judge:
             return "it hides commands in commands"
         self.depth += 1
         try:
-            commands = simple_commands(text[:_SCRIPT_CHARS], known=self.known)
-            return next((why for command in commands if (why := self._simple(command))), None)
+            text = text[:_SCRIPT_CHARS]
+            self.functions.update(name for names in _FUNCTION.findall(text) for name in names if name)
+            before = Simple()
+            for command in simple_commands(text, known=self.known):
+                if why := self._simple(command, before):
+                    return why
+                before = command
+            return self._variables()
         finally:
             self.depth -= 1
 
-    def _simple(self, command: Simple) -> str | None:
-        words = _unwrapped(command.words)
-        for target in command.writes:
-            if target.startswith("/dev/") and not _DEVICES.fullmatch(target):
-                return "it overwrites a device"
-            if self._outside(target) and not target.startswith("/dev/"):
-                return "it writes outside the workspace"
-        if not words:
+    def _variables(self) -> str | None:
+        """What a shell does with variables of certain names."""
+        if any(name.startswith(_SETTINGS) for name in self.known):
+            return "it changes the settings of the service that runs it"
+        texts = [self._script(self.known[name]) for name in _READ_BY_SHELLS if name in self.known]
+        texts += [self.known[name] for name in _RUN_BY_SHELLS if name in self.known]
+        return self._first(self.text, texts)
+
+    def _simple(self, command: Simple, before: Simple) -> str | None:
+        words_ = _unwrapped(command.words)
+        if why := self._first(self._written, command.writes):
+            return why
+        self._remember(words_, command, before)
+        if not words_:
             return None
-        name, args = posixpath.basename(words[0]), words[1:]
-        if name not in _ONLY_TALK and any(_OTHERS_MEMORY.match(word) for word in [*args, *command.reads]):
+        name, args = posixpath.basename(words_[0]), words_[1:]
+        if posixpath.basename(command.words[0]) == "xargs":
+            args = [*args, *" ".join(command.fed or _said(before)).split()[:_LOOKED_AT]]
+        if name not in _ONLY_TALK and any(map(code_words.reads_others_memory, [*args, *command.reads])):
             return "it reads the memory or environment of a process"
-        if name == "cd":
+        if name in ("cd", "pushd"):
             self._cd(args)
-        return self._by_name(name, args) or self._nested(words[0], name, args, command)
+        if words_[0].startswith("/") and re.search(r"[*?\[]", words_[0]):
+            return "it hides the name of what it runs"
+        return deed(name, args, self._outside) or self._nested(words_[0], name, args, command)
 
-    def _by_name(self, name: str, args: list[str]) -> str | None:
-        if name in _BY_NAME:
-            return _BY_NAME[name]
-        if name.startswith("mkfs"):
-            return "it formats a disk"
-        if name in ("systemctl", "service") and _SYSTEMCTL.intersection(args):
-            return "it stops services"
-        if name == "init" and args[:1] in (["0"], ["6"]):
-            return "it stops the machine"
-        if name in ("kill", "pkill", "killall"):
-            return _kills(name, args)
-        return self._on_files(name, args)
-
-    def _on_files(self, name: str, args: list[str]) -> str | None:
-        operands = [arg for arg in args if not arg.startswith("-")]
-        flags = "".join(arg for arg in args if arg.startswith("-"))
-        if name in ("dd", "tee", "cp", "mv", "shred", "truncate"):
-            targets = [arg.removeprefix("of=") for arg in operands if not arg.startswith("if=")]
-            if any(target.startswith("/dev/") and not _DEVICES.fullmatch(target) for target in targets):
-                return "it overwrites a device"
-        if name in ("rm", "rmdir", "unlink", "shred") and (
-            "--no-preserve-root" in args or any(self._outside(target) for target in operands)
-        ):
-            return "it deletes outside the workspace, or the whole of it"
-        recursive = "R" in flags or "--recursive" in args
-        if name in ("chmod", "chown", "chgrp") and recursive and any(map(self._outside, operands[1:])):
-            return "it changes permissions outside the workspace"
-        if name == "find" and {"-delete", "-exec", "-execdir", "-ok"}.intersection(args):
-            roots = args[: next((n for n, arg in enumerate(args) if arg.startswith(("-", "(", "!"))), len(args))]
-            removes = "-delete" in args or {"rm", "shred", "chmod", "chown"}.intersection(args)
-            if removes and any(self._outside(root) for root in roots):
-                return "it deletes outside the workspace, or the whole of it"
-        return None
+    def _written(self, target: str) -> str | None:
+        if overwrites_device(target):
+            return "it overwrites a device"
+        if _HOME.search(target):
+            return "it changes the settings of the service that runs it"
+        outside = self._outside(target) and not target.startswith("/dev/")
+        return "it writes outside the workspace" if outside else None
 
     def _nested(self, path: str, name: str, args: list[str], command: Simple) -> str | None:
-        """What a shell, ``eval``, ``source``, another interpreter or a script of the workspace would run."""
-        operands = [arg for arg in args if not arg.startswith("-")]
-        runs_text = name in _SHELLS or name in ("eval", "source", ".")
-        if runs_text and _FETCHERS.intersection(_names(command.inner)):
-            return "it runs what it fetches or decodes"
+        """What a shell, ``eval``, ``source``, another interpreter, a script or a runner of commands would run."""
+        if name in SHELLS or name in ("eval", "source", "."):
+            return self._shell(name, _without_values(args), command)
+        if _INTERPRETERS.fullmatch(name):
+            return self._interpreter(args, command)
+        if name in _LANGUAGES:
+            return self._first(self._code, args)
+        if name in ("make", "gmake"):
+            named = [args[n + 1] for n, arg in enumerate(args[:-1]) if arg == "-f"] or ["Makefile", "makefile"]
+            return _DELETES if any(map(code_words.removes_everything, map(self._script, named))) else None
+        first = posixpath.basename(command.words[0])
+        if first in _RUNNERS or name in _RUNNERS or name in self.functions or UNKNOWN in name:
+            return self._runner(first, command.words[1:])
+        return self._executed(path) if "/" in path and not path.startswith("/") else None
+
+    def _shell(self, name: str, args: list[str], command: Simple) -> str | None:
+        if _FETCHERS.intersection(_names(command.inner)):
+            return _FETCHED
         if name == "eval":
             return self.text(" ".join(args))
-        if name in _SHELLS:
-            return self._shell(args, operands, command)
-        if name in ("source", "."):
-            return self.text(self._script(operands[0])) if operands else None
-        if _INTERPRETERS.fullmatch(name):
-            if command.piped and not [arg for arg in args if arg != "-"]:
-                return _PIPED
-            code = [*args, *command.fed, *map(self._script, operands[:1])]
-            return next((why for text in code if (why := _in_code(text))), None)
-        return self._executed(self._script(path)) if "/" in path and not path.startswith("/") else None
-
-    def _shell(self, args: list[str], operands: list[str], command: Simple) -> str | None:
+        operands = [arg for arg in args if not arg.startswith("-")]
+        if name not in SHELLS:
+            return self._first(self._run_script, operands[:1])
         if any(_COMMAND_FLAG.fullmatch(arg) for arg in args):
             return self.text(operands[0]) if operands else None
         if operands and "-s" not in args:
-            return self.text(self._script(operands[0]))
+            return self._run_script(operands[0])
         if command.piped:
             return _PIPED
-        texts = [*command.fed, *map(self._script, command.reads)]
-        return next((why for text in texts if (why := self.text(text))), None)
+        return self._first(self.text, command.fed) or self._first(self._run_script, command.reads)
 
-    def _executed(self, text: str) -> str | None:
+    def _interpreter(self, args: list[str], command: Simple) -> str | None:
+        operands = [arg for arg in args if not arg.startswith("-")]
+        if command.piped and not [arg for arg in args if arg != "-"]:
+            return _PIPED
+        if "-m" in args[:-1] and args[args.index("-m") + 1].partition(".")[0] in ("hermes_tasks", "celery"):
+            return "it controls the service that runs it"
+        if operands and self._is_fetched(operands[0]):
+            return _FETCHED
+        return self._first(self._code, [*args, *command.fed, *map(self._script, operands[:1])])
+
+    def _runner(self, first: str, args: list[str]) -> str | None:
+        """Judge arguments as texts, and what stands behind the first of them that names something dangerous."""
+        if first == "find":
+            args = args[next((n for n, arg in enumerate(args) if arg in _EXECUTES), len(args)) + 1 :]
+        texts = [arg.partition("=")[2] if first == "alias" else arg for arg in args[:_LOOKED_AT]]
+        if why := self._first(self.text, [text for text in texts if " " in text]):
+            return why
+        if first in _PLAIN:
+            return None  # what they run was judged as if it stood alone
+        at = next((n for n, arg in enumerate(args) if is_known(posixpath.basename(arg))), None)
+        return None if at is None else self._simple(Simple(words=args[at:]), Simple())
+
+    def _code(self, text: str) -> str | None:
+        """Judge a text of another language."""
+        text = text[:_SCRIPT_CHARS]
+        if code_words.reads_others_memory(text):
+            return "it reads the memory or environment of a process"
+        if code_words.forks_for_ever(text):
+            return "it is a fork bomb"
+        if code_words.removes_everything(text) or any(map(self._outside, code_words.deletes(text))):
+            return _DELETES
+        return _FETCHED if code_words.runs_decoded(text) else self._first(self.text, code_words.starts(text))
+
+    def _run_script(self, path: str) -> str | None:
+        return _FETCHED if self._is_fetched(path) else self.text(self._script(path))
+
+    def _executed(self, path: str) -> str | None:
+        if self._is_fetched(path):
+            return _FETCHED
+        text = self._script(path)
         first = text.partition("\n")[0]
-        if first.startswith("#!") and not _SHELLS.intersection(re.split(r"[/\s]+", first)):
-            return _in_code(text)
-        return self.text(text)
+        other = first.startswith("#!") and not SHELLS.intersection(re.split(r"[/\s]+", first))
+        return self._code(text) if other else self.text(text)
+
+    def _remember(self, words_: list[str], command: Simple, before: Simple) -> None:
+        """Keep what is written into which file."""
+        name, operands = "", list[str]()
+        if words_:
+            name, operands = posixpath.basename(words_[0]), [arg for arg in words_[1:] if not arg.startswith("-")]
+        tee = operands if name == "tee" else []
+        if name in _FETCHERS:
+            self.fetched.update(map(posixpath.basename, [*operands, *command.writes]))
+        elif command.piped and _FETCHERS.intersection(_names([before])):
+            self.fetched.update(map(posixpath.basename, [*tee, *command.writes]))
+        if name in _COPIES and len(operands) > 1:
+            self.made[self._path(operands[-1])] = self._script(operands[0])
+        for target in [*command.writes, *tee]:
+            self.made[self._path(target)] = "\n".join(command.fed or _said(command) or _said(before))
+
+    def _is_fetched(self, path: str) -> bool:
+        return posixpath.basename(path) in self.fetched
 
     def _script(self, path: str) -> str:
         if UNKNOWN in path or self.cwd is None:
             return ""
-        return self.script(posixpath.normpath(posixpath.join(self.cwd, path))) or ""
+        place = self._path(path)
+        return self.made[place] if place in self.made else self.script(place) or ""
+
+    def _path(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join(self.cwd or ".", path))
 
     def _cd(self, args: list[str]) -> None:
         target = next((arg for arg in args if not arg.startswith("-")), "~")
@@ -205,31 +263,31 @@ class _Judge:
             return not path.startswith(tuple(f"{free}/" for free in _FREE))
         return path in ("~", "~/*", "..") or path.startswith("../")
 
+    @staticmethod
+    def _first(judge: Callable[[str], str | None], texts: Iterable[str]) -> str | None:
+        return next((why for text in texts if (why := judge(text))), None)
 
-def _unwrapped(words: list[str]) -> list[str]:
+
+_DELETES: Final = "it deletes outside the workspace"
+
+
+def _unwrapped(words_: list[str]) -> list[str]:
     """Without ``env X=1``, ``timeout 5``, ``xargs -n 1`` and their like before the real name."""
-    while words and posixpath.basename(words[0]) in _WRAPPERS:
-        words = words[1:]
-        while words and _AMOUNT.fullmatch(words[0]):
-            words = words[1:]
-    return words
+    while words_ and posixpath.basename(words_[0]) in _WRAPPERS:
+        words_ = words_[1:]
+        while words_ and _AMOUNT.fullmatch(words_[0]):
+            words_ = words_[1:]
+    return words_
 
 
-def _names(commands: list[Simple]) -> set[str]:
-    return {posixpath.basename(words[0]) for command in commands if (words := _unwrapped(command.words))}
+def _without_values(args: list[str]) -> list[str]:
+    return [arg for n, arg in enumerate(args) if n == 0 or args[n - 1] not in _WITH_VALUE]
 
 
-def _kills(name: str, args: list[str]) -> str | None:
-    if name == "kill":
-        targets = args[1:] if args[:1] and args[0].startswith("-") else args
-        everything = any(target in ("-1", "0", "1") for target in targets)
-    else:
-        everything = any(arg.startswith(("-u", "-U")) for arg in args) or any(_OWN.search(arg) for arg in args)
-    return "it ends processes that are not its own" if everything else None
+def _said(command: Simple) -> list[str]:
+    """What ``echo`` and ``printf`` print; of other commands nothing is known."""
+    return [" ".join(command.words[1:])] if command.words[:1] in (["echo"], ["printf"]) else []
 
 
-def _in_code(text: str) -> str | None:
-    text = text[:_SCRIPT_CHARS]
-    if _OTHERS_MEMORY.search(text):
-        return "it reads the memory or environment of a process"
-    return "it deletes outside the workspace" if _CODE.search(text) else None
+def _names(commands: Sequence[Simple]) -> set[str]:
+    return {posixpath.basename(words_[0]) for command in commands if (words_ := _unwrapped(command.words))}

@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import marshal
 import os
 import signal
-import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, TypedDict, cast
 
 from hermes_tasks.tools.output import Output
+from hermes_tasks.tools.sandbox.started import bare_python
 
-_RUNNER: Final = Path(__file__).with_name("runner.py")
+_RUNNER: Final = bare_python("hermes_tasks.tools.runner")
 #: How long the runner may take to kill what is left, and a pipe to say that it is closed.
 _END_S: Final = 3.0
 _DRAIN_S: Final = 1.0
 #: Before its own time begins; a machine with much to do starts processes slowly.
 _START_S: Final = 15.0
+
+
+class Question(TypedDict):
+    """What the runner is asked to run.
+
+    Attributes:
+        cwd: the workspace, a real path.
+        temporary: the name of the directory in it for temporary files.
+        uid: whom the command runs as; None = as we do.
+        limits: names of ``resource`` and numbers.
+        sandbox, namespaces, network: whether it is shut in, sees only itself, and may use the network.
+    """
+
+    command: str
+    cwd: str
+    temporary: str
+    env: dict[str, str]
+    uid: int | None
+    limits: dict[str, int]
+    sandbox: bool
+    namespaces: bool
+    network: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +51,27 @@ class Ended:
     killed: str = ""
 
 
-async def run_command(question: Mapping[str, Any], output: Output, *, limit_s: float, most_bytes: int) -> Ended:
+async def run_command(question: Question, output: Output, *, limit_s: float, most_bytes: int) -> Ended:
     """Run one command under the runner and add what it prints to ``output``.
 
     Whether it ends, is cancelled, or runs into a limit: when this returns or raises, nothing of it is left.
 
     Args:
-        question: what the runner reads: command, cwd, env, uid, limits.
         most_bytes: of output; who prints more is killed, since reading costs the worker time.
     """
     loop = asyncio.get_running_loop()
     listener = _Listener(output, most_bytes)
     transport, _ = await loop.subprocess_exec(
         lambda: listener,
-        sys.executable,
-        "-I",
-        "-S",
-        str(_RUNNER),
+        *_RUNNER,
         cwd="/",
         env={},
         start_new_session=True,  # a signal for the worker's terminal is not for the command
     )
     try:
         life_line = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
-        life_line.write(json.dumps(question).encode() + b"\n")
+        asked = marshal.dumps(dict(question))
+        life_line.write(len(asked).to_bytes(4, "big") + asked)
         if not await _happens(listener.begun, _START_S):
             return Ended(None, f"it could not be started within {_START_S:.0f} s")
         if not await _happens(listener.over, limit_s):

@@ -26,7 +26,7 @@ _BEFORE_CHARS = 60
 #: A longer line is searched in pieces of this size.
 _PIECE_BYTES = 1024 * 1024
 _MEMORY_BYTES = 1024 * 1024 * 1024
-_SKIPPED = (".git",)
+_SKIPPED = (".git", ".tmp")
 
 
 def main() -> None:

@@ -37,8 +37,10 @@ _KEYWORDS: Final = frozenset(
         "function",
     )
 )
+_ASSIGN: Final = ("export", "declare", "typeset", "readonly", "local", "env")
 _SET_BY_OTHERS: Final = ("for", "read", "select", "getopts")
 _OPERATORS: Final = ("&&", "||", ";;", "|&", "|", ";", "&", "\n", "(", ")")
+_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|0?([0-7]{1,3})|(.))", re.DOTALL)
 _REDIRECTION: Final = re.compile(r"(?:\d*|&)(<<<|<<-?|<>|<&|>>|>\||>&|<|>)(?!\()")
 
 
@@ -69,6 +71,31 @@ def simple_commands(text: str, *, known: dict[str, str] | None = None, depth: in
         known: variables and their values; what the text sets is added to it.
     """
     return _Reader(text.replace("\\\n", ""), known if known is not None else {}, depth).commands()
+
+
+def _printed(command: Simple) -> str:
+    """What a command prints, where its words say it."""
+    match command.words:
+        case ["echo", *words] | ["printf", "%s", *words]:
+            return _unescaped(" ".join(words))
+        case ["printf", text]:
+            return _unescaped(text)
+        case ["which" | "type" | "command", *_, name]:
+            return name
+        case ["pwd"]:
+            return "."
+    return UNKNOWN
+
+
+def _unescaped(text: str) -> str:
+    r"""``\x72``, ``\162`` and ``\n`` as the characters they stand for."""
+    return _ESCAPE.sub(lambda match: _character(*match.groups()), text)
+
+
+def _character(byte: str | None, code: str | None, octal: str | None, letter: str | None) -> str:
+    if hexadecimal := byte or code:
+        return chr(int(hexadecimal, 16))
+    return chr(int(octal, 8)) if octal else {"n": "\n", "t": "\t", "r": "\r"}.get(letter or "", letter or "")
 
 
 class _Reader:
@@ -108,6 +135,9 @@ class _Reader:
 
     def _end(self, *, piped: bool) -> None:
         words = self._now.words
+        if words and words[0] in _ASSIGN:
+            given = filter(None, map(_ASSIGNMENT.fullmatch, words[1:]))
+            self._known |= {match[1]: match[2][:_VALUE_CHARS] for match in given}
         if words and words[0] in _SET_BY_OTHERS:
             self._known |= {word: UNKNOWN for word in words[1:] if _NAME.fullmatch(word)}
         if words or self._now.writes or self._now.inner:
@@ -154,7 +184,7 @@ class _Reader:
         return self._done
 
     def _word(self) -> list[str]:
-        """The word that begins here; more than one where an unquoted ``$IFS`` splits it."""
+        """The word that begins here; more than one where the value of something unquoted has spaces."""
         parts = [""]
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -171,7 +201,10 @@ class _Reader:
                 self._variable()
                 parts.append("")
             else:
-                parts[-1] += self._piece()
+                splits = char in "$`" and not self._text.startswith("$'", self._at)
+                first, *more = self._piece().split(" ") if splits else [self._piece()]
+                parts[-1] += first
+                parts += more
         return [part for part in parts if part] or parts[:1]
 
     def _double_quoted(self) -> str:
@@ -190,7 +223,7 @@ class _Reader:
         """One character, or the value of what begins with ``$``, a backtick or ``<(``."""
         if self._text.startswith("$'", self._at) and not quoted:
             self._at += 1
-            return self._until("'")
+            return _unescaped(self._until("'"))
         if self._text.startswith("$(", self._at) or (not quoted and self._text.startswith(("<(", ">("), self._at)):
             return self._substitution(self._matching())
         if self._text[self._at] == "`":
@@ -201,20 +234,27 @@ class _Reader:
         return self._text[self._at - 1]
 
     def _substitution(self, body: str) -> str:
-        if self._depth < _DEPTH:
-            inner = simple_commands(body, known=dict(self._known), depth=self._depth + 1)
-            self._now.inner += inner
-            self._done += inner
-        return UNKNOWN
+        if self._depth >= _DEPTH:
+            return UNKNOWN
+        inner = simple_commands(body, known=dict(self._known), depth=self._depth + 1)
+        self._now.inner += inner
+        self._done += inner
+        return _printed(inner[0]) if len(inner) == 1 else UNKNOWN
 
     def _variable(self) -> str:
         """The value of ``$NAME`` or ``${NAME…}``: what the text set, $HOME as itself, everything unset as nothing."""
         if self._text.startswith("${", self._at):
             name = _NAME.match(self._text, self._at + 2)
             body = self._until("}")
-            if name is None or len(body) != len(name[0]) + 1:
-                return UNKNOWN  # a default, a length, a pattern
-            return self._value(name[0])
+            if name is None:
+                return UNKNOWN  # a length, a number
+            rest = body[len(name[0]) + 1 :]
+            if rest and self._depth < _DEPTH:
+                inner = _Reader(f'"{rest.lstrip(":-=")}"', self._known, self._depth + 1)
+                default = "".join(inner._word())
+                self._done += inner._done
+                return default if rest.startswith((":-", "-", ":=", "=")) and not self._value(name[0]) else UNKNOWN
+            return self._value(name[0]) if not rest else UNKNOWN
         name = _NAME.match(self._text, self._at + 1)
         if name is None:  # $1, $@, $$, or a plain dollar
             self._at += 2

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hermes_tasks.contracts.tools import AnyTool
 from hermes_tasks.settings.sections import ToolSettings
 from hermes_tasks.tools.files import Patch, ReadFile, WriteFile
+from hermes_tasks.tools.sandbox.layers import sandbox
 from hermes_tasks.tools.search import SearchFiles
 from hermes_tasks.tools.searching.brave import Brave
 from hermes_tasks.tools.searching.duckduckgo import DuckDuckGo
@@ -24,8 +25,14 @@ def file_tools() -> Sequence[AnyTool]:
 
 
 def terminal_tools(settings: ToolSettings) -> Sequence[AnyTool]:
-    """Toolset ``terminal``."""
-    return (Terminal(timeout_s=settings.terminal_timeout_s, output_chars=settings.terminal_output_chars),)
+    """Toolset ``terminal``; it is offered only where no layer of the sandbox is missing, or none was asked for."""
+    terminal = Terminal(
+        timeout_s=settings.terminal_timeout_s,
+        output_chars=settings.terminal_output_chars,
+        network=settings.terminal_network,
+        layers=sandbox if settings.sandbox == "auto" else None,
+    )
+    return (terminal,)
 
 
 def web_tools(settings: ToolSettings) -> Sequence[AnyTool]:

@@ -79,7 +79,7 @@ class Workspaces:
         """
         path = self.path_of(run)
         try:
-            if not _ready(path):
+            if not self._ready(path):
                 self._root.mkdir(parents=True, exist_ok=True, mode=0o711)
                 _let_through(self._root)
                 _passage(path.parent.parent)
@@ -92,13 +92,26 @@ class Workspaces:
             raise InvalidRequest(f"cannot use the workspace {path}: {error.strerror}; check tools.workspaces") from None
         return path
 
-    def _give(self, path: Path, user: str) -> None:
-        uid = self._uid_of(user)
+    def _ready(self, path: Path) -> bool:
+        """It is there; and it is its user's own where the worker is root.
+
+        It is not when root made it just now, or when an ordinary worker, whose user has all of them, made it before.
+        """
         try:
+            info = path.lstat()
+        except FileNotFoundError:
+            return False
+        return stat.S_ISDIR(info.st_mode) and (os.geteuid() != 0 or info.st_uid not in (0, self._root.stat().st_uid))
+
+    def _give(self, path: Path, user: str) -> None:
+        uid, old = self._uid_of(user), path.stat().st_uid
+        try:
+            _give_below(path, old, uid)
             os.chown(path, uid, uid)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
+            _give_below(path, old, NOBODY)
             os.chown(path, NOBODY, NOBODY)
 
     def _uid_of(self, user: str) -> int:
@@ -125,15 +138,6 @@ class Workspaces:
             mine.unlink()
 
 
-def _ready(path: Path) -> bool:
-    """It is there, and it is given to its user where the worker is root."""
-    try:
-        info = path.lstat()
-    except FileNotFoundError:
-        return False
-    return stat.S_ISDIR(info.st_mode) and (os.geteuid() != 0 or info.st_uid != 0)
-
-
 def _passage(path: Path) -> None:
     """A directory of the worker's own: others may pass through it, and change nothing in it."""
     path.mkdir(exist_ok=True, mode=0o711)
@@ -153,3 +157,11 @@ def _let_through(path: Path) -> None:
     mode = path.stat().st_mode
     if os.geteuid() == 0 and not mode & 0o001:
         path.chmod(mode | 0o011)
+
+
+def _give_below(path: Path, old: int, uid: int) -> None:
+    """What is in the directory goes to another user, as far as it was the old one's. Links are not followed."""
+    for _, folders, files, handle in os.fwalk(path, follow_symlinks=False):
+        for name in (*folders, *files):
+            if os.stat(name, dir_fd=handle, follow_symlinks=False).st_uid == old:
+                os.chown(name, uid, uid, dir_fd=handle, follow_symlinks=False)

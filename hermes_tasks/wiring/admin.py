@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from hermes_tasks.contracts.errors import Conflict
+from hermes_tasks.contracts.errors import Conflict, HermesTasksError
 from hermes_tasks.settings import Settings
 from hermes_tasks.store.home_files import read_secret, write_private
 from hermes_tasks.wiring.base import Base, make_base
@@ -25,6 +25,18 @@ async def open_admin(settings: Settings) -> AsyncIterator[Base]:
         yield base
     finally:
         await base.aclose()
+
+
+async def store_faults(settings: Settings) -> list[str]:
+    """What is wrong with the store, one line each; nothing when it is as it should be."""
+    try:
+        base = make_base(settings)
+        try:
+            return await base.store.check()
+        finally:
+            await base.aclose()
+    except HermesTasksError as error:
+        return [str(error)]
 
 
 async def ensure_user(settings: Settings, user: str) -> Path:

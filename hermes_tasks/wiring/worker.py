@@ -25,6 +25,7 @@ from hermes_tasks.store.client import Store
 from hermes_tasks.store.recovery import Recovery
 from hermes_tasks.store.renewer import Renewer
 from hermes_tasks.wiring.base import Base, ProcessBell, StoreMaker, make_base, store_config
+from hermes_tasks.wiring.sandbox import may_run_commands, tell_of_sandbox
 from hermes_tasks.wiring.start import begin, not_started
 
 if TYPE_CHECKING:
@@ -137,6 +138,8 @@ def run_worker(role: str, slots: int, *, parts: Parts | None = None, grace_s: fl
         grace_s: how long running work may take to reach its next step at SIGTERM.
     """
     settings = begin(f"worker:{role}")
+    if may_run_commands(role):
+        tell_of_sandbox(settings.tools)
     chosen = settings.workers.of(role)
     bridge = LoopBridge()
     bridge.start()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +16,13 @@ from hermes_tasks.cli.app import app
 from hermes_tasks.contracts.kinds import Queue
 from hermes_tasks.deploy import Launcher, launchers
 from hermes_tasks.runtime.roles import ROLES
+from hermes_tasks.wiring.sandbox import may_run_commands
 from tests.arch.tree import ROOT, imported
+from tests.integration import commands_as
 
 LAUNCHERS = launchers()
+#: Of the roles that run commands.
+CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"]
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +82,23 @@ def test_compose_holds_no_secret_and_no_root(services: dict[str, dict[str, Any]]
         for key, value in service.get("environment", {}).items():
             secret = any(word in key.lower() for word in ("password", "secret", "token", "key"))
             assert not secret or str(value).startswith("/run/secrets/"), (name, key)
-        assert service.get("user", "root") not in ("root", "0"), name
+        if may_run_commands(name):
+            assert service["user"] == "0", "each user's commands need a user id of their own"
+            assert service["cap_add"] == CAPABILITIES
+        else:
+            assert service.get("user", "root") not in ("root", "0"), name
+            assert "cap_add" not in service, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert "no-new-privileges:true" in service["security_opt"], name
         assert "healthcheck" in service, name
+
+
+def test_the_capabilities_are_those_that_the_sandbox_was_tried_with() -> None:
+    header = Path("/usr/include/linux/capability.h")
+    if not header.is_file():
+        pytest.skip(f"no {header} here")
+    numbers = dict(re.findall(r"^#define CAP_(\w+)\s+(\d+)$", header.read_text(), re.MULTILINE))
+    assert sorted(int(numbers[name]) for name in CAPABILITIES) == sorted(commands_as.CAPABILITIES)
 
 
 def test_system_entries_go_to_a_queue_that_exists() -> None:

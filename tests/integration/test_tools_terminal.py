@@ -86,7 +86,8 @@ async def test_the_environment_is_clean_and_nothing_is_inherited(
         os.close(secret)
     lines = shown.content.splitlines()
     names = {line.partition("=")[0] for line in lines if "=" in line}
-    assert names <= {"HOME", "LANG", "PATH", "TERM", "PWD", "OLDPWD", "SHLVL", "_"}
+    ours = {"HOME", "LANG", "PATH", "TERM", "TMPDIR", "GIT_CONFIG_NOSYSTEM", "PIP_CONFIG_FILE", "SYSTEM_WGETRC"}
+    assert names <= {*ours, "PWD", "OLDPWD", "SHLVL", "_"}
     assert f"HOME={workspace}" in lines
     assert [line for line in lines if line.isdigit() and len(line) == 1] == ["0", "1", "2", "3"]  # 3 is of ls itself
     assert lines[-1] == str(workspace.stat().st_uid)
@@ -161,8 +162,7 @@ async def test_a_killed_runner_takes_its_command_along(terminal: Terminal, works
     mark = f"mark-{os.urandom(6).hex()}"
     task = asyncio.create_task(call(terminal, workspace, {"command": f"{sleeper(mark)} & wait"}))
     await started(mark)
-    runner = next(process.parents()[1] for process in alive(mark) if len(process.parents()) > 2)
-    assert any(part.endswith("runner.py") for part in runner.cmdline())
+    runner = next(p for p in psutil.Process().children() if "hermes_tasks.tools.runner" in " ".join(p.cmdline()))
     runner.kill()
     began = time.monotonic()
     assert (await task).error
@@ -193,7 +193,7 @@ async def test_one_users_command_cannot_reach_another_user(terminal: Terminal, w
     output = await call(terminal, workspace, {"command": command})
     assert output.content.endswith("on")
     assert "SECRET" not in output.content
-    assert "vault" not in output.content.replace("s1/vault: Permission denied", "")
+    assert "vault" not in output.content.replace("s1/vault: No such file or directory", "")
     assert victim.is_running()
     task.cancel()
     await asyncio.wait({task})

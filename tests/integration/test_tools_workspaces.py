@@ -129,6 +129,25 @@ async def test_a_directory_that_was_the_users_is_taken_back(root: Path) -> None:
 
 
 @AS_ROOT_ONLY
+async def test_what_an_ordinary_worker_made_gets_a_user_of_its_own(root: Path, tmp_path: Path) -> None:
+    workspace, ordinary = workspace_of(root, "ann"), 54_999
+    (tmp_path / "others").write_text("x")
+    (workspace / "d").mkdir()
+    for path in (workspace / "d" / "f", workspace / "mine"):
+        path.write_text("x")
+    (workspace / "link").symlink_to(tmp_path / "others")
+    for path in (root, workspace, *workspace.rglob("*")):
+        os.chown(path, ordinary, ordinary, follow_symlinks=False)
+    os.chown(workspace / "mine", 54_998, 54_998)
+    again = workspace_of(root, "ann")
+    own = again.stat().st_uid
+    assert own not in (0, ordinary, NOBODY)
+    owners = {path.name: path.lstat().st_uid for path in again.rglob("*")}
+    assert owners == {"d": own, "f": own, "link": own, "mine": 54_998}
+    assert (tmp_path / "others").stat().st_uid == os.getuid()
+
+
+@AS_ROOT_ONLY
 async def test_two_names_never_share_a_number_and_one_name_keeps_it(root: Path) -> None:
     workspace = workspace_of(root, "ann")
     number = workspace.stat().st_uid

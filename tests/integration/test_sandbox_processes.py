@@ -1,0 +1,125 @@
+"""What becomes of the processes of a command, whoever its worker is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import textwrap
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from tests.integration.sandbox_worker import NEEDS, SECRET, Worker
+
+pytestmark = NEEDS
+
+
+def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def processes(*, mark: str = "", uid: int | None = None) -> list[psutil.Process]:
+    """Those that show ``mark`` as an argument, or belong to ``uid``."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            meant = process.uids().real == uid if uid is not None else mark in process.cmdline()
+            if meant and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def left_of(held: Worker) -> list[psutil.Process]:
+    return [process for process in processes(uid=held.mine.stat().st_uid) if process.pid != held.pid]
+
+
+def test_killing_everything_ends_only_the_command(held: Worker) -> None:
+    mark = f"mark-{os.urandom(6).hex()}"
+    said = held.run(
+        f"sh -c 'sleep 300; :' {mark} & kill -9 {held.pid}; kill -STOP $PPID; python3 -c 'import os; os.kill(-1, 9)'"
+    )
+    assert "SECRET" not in said
+    assert eventually(lambda: not processes(mark=mark))
+    assert held.run("echo on") == "on"
+
+
+STAYING = {
+    "in the background": "{sleeper} &",
+    "without a terminal": "nohup {sleeper} &",
+    "in a session of its own": "setsid {sleeper} &",
+    "deaf": "trap '' TERM HUP INT; {sleeper} &",
+    "as a daemon": """python3 -c '
+import os
+os.fork() and os._exit(0)
+os.setsid()
+os.fork() and os._exit(0)
+os.execvp("sh", ["sh", "-c", "sleep 300; :", "{mark}"])' &""",
+}
+
+
+@pytest.mark.parametrize("how", STAYING)
+def test_nothing_stays(held: Worker, how: str) -> None:
+    mark = f"mark-{os.urandom(6).hex()}"
+    command = STAYING[how].format(sleeper=f"sh -c 'sleep 300; :' {mark}", mark=mark)
+    assert held.run(f"{command}\nsleep 0.2; echo ok").splitlines()[-1] == "ok"
+    assert processes(mark=mark) == []  # the call returns only when they are gone
+
+
+def test_the_environment_holds_no_secret(held: Worker) -> None:
+    said = held.run("env; set; cat /proc/self/environ /proc/1/environ /proc/*/environ 2>&1; ps axe 2>&1")
+    assert "HOME=" in said
+    assert SECRET not in said
+
+
+BOMBS = {
+    "a shell's": "b() { b | b & }; b; sleep 60",
+    "leaving its group": """python3 -c '
+import os
+while True:
+    try:
+        os.fork() or os.setsid()
+    except OSError:
+        pass
+'""",
+    "leaving its parents": """python3 -c '
+import os
+while True:
+    try:
+        if os.fork() == 0:
+            os.setsid()
+            os.fork() and os._exit(0)
+    except OSError:
+        pass
+'""",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_fork_bomb_ends_with_its_command(held: Worker, bomb: str) -> None:
+    assert held.ask(user=held.user, command=BOMBS[bomb], timeout_s=2)["error"]
+    assert eventually(lambda: not left_of(held), 5), left_of(held)
+    assert held.run("echo on") == "on"
+
+
+def test_processes_are_counted(held: Worker) -> None:
+    code = """
+        import os, signal
+        made = 0
+        try:
+            while made < 5000:
+                os.fork() or signal.pause()
+                made += 1
+        except OSError:
+            print(made)
+    """
+    said = held.run(f"python3 -c {shlex.quote(textwrap.dedent(code))}", timeout_s=20)
+    assert 200 < int(said.splitlines()[0]) < 256
+    assert left_of(held) == []
