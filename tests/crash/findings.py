@@ -29,7 +29,7 @@ class Turn:
     tasks: int = 3
 
 
-def findings(operator: Operator, asked: Counter[str], workspaces: Path, turn: Turn) -> list[str]:
+def findings(operator: Operator, asked: Counter[str], turn: Turn) -> list[str]:
     """Everything that is wrong with a turn; empty is what is promised.
 
     Args:
@@ -43,7 +43,7 @@ def findings(operator: Operator, asked: Counter[str], workspaces: Path, turn: Tu
         *_events(operator, turn),
         *_steps(operator, [parent, *children]),
         *_calls(operator, asked, turn, [parent, *children]),
-        *_marks(operator, workspaces / turn.user / plays.marks(turn.name), children),
+        *_marks(operator, operator.workspace(turn.user, turn.run) / plays.marks(turn.name), children),
     ]
 
 

@@ -27,7 +27,6 @@ class Stage:
         self, server: EmbeddedServer, model: ModelServer, cast: plays.Cast, fleet: Fleet, operator: Operator
     ) -> None:
         self.server, self.model, self.cast, self.fleet, self.operator = server, model, cast, fleet, operator
-        self.workspaces = fleet.settings.workspaces
         self.holds = fleet.root / "holds"
         self.holds.mkdir()
 
@@ -75,7 +74,7 @@ class Stage:
 
     def marks(self, turn: Turn) -> list[str]:
         """What the turn's children left in the workspace."""
-        path = self.workspaces / turn.user / plays.marks(turn.name)
+        path = self.operator.workspace(turn.user, turn.run) / plays.marks(turn.name)
         return path.read_text().split() if path.exists() else []
 
     def open(self, turns: Sequence[Turn]) -> None:
@@ -83,8 +82,9 @@ class Stage:
         for turn in turns:
             self.cast.open(turn.name)
             (self.holds / f"{turn.user}.open").touch()
-            if (self.workspaces / turn.user).exists():
-                (self.workspaces / turn.user / "go").touch()
+            workspace = self.operator.workspace(turn.user, turn.run)
+            if workspace.exists():
+                (workspace / "go").touch()
 
     def await_end(self, turns: Sequence[Turn]) -> None:
         wait_until("all turns end", lambda: all(map(self.over, turns)), 60)
@@ -95,7 +95,7 @@ class Stage:
         found = {}
         for turn in turns:
             wait_until(f"{turn.user} quiet", lambda: not leftovers(self.operator, turn.user), 5)  # noqa: B023
-            found[turn.name] = findings(self.operator, asked, self.workspaces, turn)
+            found[turn.name] = findings(self.operator, asked, turn)
         return found
 
 

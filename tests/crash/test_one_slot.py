@@ -36,9 +36,7 @@ def test_parents_and_children_pass_through_few_slots(
             "all turns end", lambda: all(operator.record("ann", turn.run).state.terminal for turn in turns), 30
         )
         asked = Counter(call.tag for call in model.calls)
-        assert {
-            turn.name: lines for turn in turns if (lines := findings(operator, asked, fleet.settings.workspaces, turn))
-        } == {}
+        assert {turn.name: lines for turn in turns if (lines := findings(operator, asked, turn))} == {}
         assert leftovers(operator, "ann") == []
         assert model.peak <= slots, "a run was at work without a slot"
         print(f"{parents} parents with 3 children each on {slots} slots: {took:.1f} s")

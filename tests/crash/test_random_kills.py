@@ -90,9 +90,7 @@ def test_no_finding_after_random_blows(server: EmbeddedServer, tmp_path: Path, b
         turns = [turn for talker in talkers for turn in talker.turns]
         print(f"{len(turns)} turns, {dict(storm.dealt)}; quiet after {calm:.1f} s")
         asked = Counter(call.tag for call in model.calls)
-        found = {
-            turn.name: lines for turn in turns if (lines := findings(operator, asked, fleet.settings.workspaces, turn))
-        }
+        found = {turn.name: lines for turn in turns if (lines := findings(operator, asked, turn))}
         assert found == {}
         assert storm.fell == []
         wait_until("memory has caught up", lambda: not list(forgotten(operator, talkers)), 60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Coroutine
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -12,6 +13,7 @@ from hermes_tasks.contracts.runs import RunRecord
 from hermes_tasks.runtime.bridge import LoopBridge
 from hermes_tasks.settings import Settings
 from hermes_tasks.store.keys import user_key
+from hermes_tasks.tools.workspace import Workspaces
 from hermes_tasks.wiring.base import make_base
 
 T = TypeVar("T")
@@ -66,6 +68,10 @@ class Operator:
     def history(self, user: str, session: str) -> list[dict[str, Any]]:
         """The session's turns."""
         return self.run(self.base.sessions.history(user, session))
+
+    def workspace(self, user: str, run: str) -> Path:
+        """Where the tools of a run work; it may not be there yet."""
+        return Workspaces(self.base.settings.workspaces).path_of(self.record(user, run))
 
     def events(self, user: str, session: str) -> list[tuple[str, dict[str, Any]]]:
         """(type, data) of every event that the session's stream still has."""
