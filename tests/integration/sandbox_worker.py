@@ -44,6 +44,12 @@ def call(name, *args):
     return done
 def syscall(x86, arm64, *args):
     return call("syscall", arm64 if arm else x86, *args)
+def missing(attempt, *args):
+    try:
+        attempt(*args)
+    except OSError as error:
+        assert error.errno == errno.ENOSYS, error
+        raise
 def tried(code):
     ours, theirs = os.pipe()
     if (child := os.fork()) == 0:

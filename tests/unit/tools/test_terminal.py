@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,3 +96,16 @@ def test_the_runner_loads_little() -> None:
         check=True,
     )
     assert {"json", "re", "typing", "pathlib", "subprocess", "dataclasses"}.isdisjoint(done.stdout.split())
+
+
+def test_a_layer_is_found_where_the_kernel_has_it() -> None:
+    """Else a fault of ours would only take the tool away, and the tests of the sandbox with it."""
+    facts = {
+        "files": ctypes.CDLL(None).syscall(444, None, 0, 1) > 0,
+        "calls": os.uname().machine in ("x86_64", "aarch64"),
+    }
+    if shutil.which("unshare"):
+        own = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-mpnif", "--mount-proc", "true"]
+        facts["namespaces"] = subprocess.run(own, capture_output=True, check=False).returncode == 0
+    held = {layer.name: layer.holds for layer in sandbox().layers}
+    assert {name: held[name] for name in facts} == facts
