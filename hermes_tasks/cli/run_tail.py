@@ -28,14 +28,19 @@ async def follow_run(front: Client, run: str, *, as_json: bool) -> None:
         record = await front.run(run)
         for one in (record, *record["children"]):
             name = run if one["run"] == run else f"child {one['index']} {one['run']}"
-            if states.get(one["run"]) != one["state"]:
-                states[one["run"]] = one["state"]
-                _print(one["run"], name, {"who": "state", "text": one["state"]}, as_json=as_json)
+            ended = RunState(one["state"]).terminal
+            state = {"who": "state", "text": one["state"]}
+            new = states.get(one["run"]) != one["state"]
+            states[one["run"]] = one["state"]
+            if new and not ended:
+                _print(one["run"], name, state, as_json=as_json)
             if one["steps"] > seen.get(one["run"], 0):
                 found = await front.transcript(one["run"], seen.get(one["run"], 0))
                 seen[one["run"]] = found["next"]
                 for line in found["lines"]:
                     _print(one["run"], name, line, as_json=as_json)
+            if new and ended:
+                _print(one["run"], name, state, as_json=as_json)
         if RunState(record["state"]).terminal:
             return
         await asyncio.sleep(_PAUSE_S)

@@ -41,7 +41,7 @@ async def crons(base: Base) -> list[RunRecord]:
 @asynccontextmanager
 async def beating(server: EmbeddedServer, root: Path, count: int) -> AsyncIterator[tuple[Base, Fleet]]:
     """The records of a user, and that many beats that have ticked; they are ended in order."""
-    ready = root / "ready"
+    ready = root / "ticking"
     ready.mkdir()
     with Fleet(root, server, model_port=1, extra={READY_VARIABLE: str(ready)}) as fleet:
         async with aclosing(make_base(fleet.settings)) as base:
