@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import shutil
-import site
 import subprocess
 import sys
 import time
@@ -115,7 +114,7 @@ def worker(how: str) -> Iterator[Worker]:
     if uid is not None:
         for path in (base, base / "outside", base / "outside" / "secret"):
             os.chown(path, uid, uid)
-    paths = os.pathsep.join([str(REPOSITORY), *site.getsitepackages()])
+    paths = os.pathsep.join([str(REPOSITORY), *(path for path in sys.path if path.endswith("-packages"))])
     process = subprocess.Popen(
         [
             _python(uid, paths),

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from hermes_tasks.contracts.runs import Policy
 from hermes_tasks.contracts.steps import ToolCall
@@ -19,7 +20,7 @@ from hermes_tasks.tools.sandbox.layers import Layer, Sandbox, sandbox
 from hermes_tasks.tools.sandbox.started import bare_python
 from hermes_tasks.tools.terminal import Terminal
 from hermes_tasks.tools.toolsets import terminal_tools
-from hermes_tasks.wiring.sandbox import may_run_commands
+from hermes_tasks.wiring.sandbox import may_run_commands, tell_of_sandbox
 from tests.integration.tool_calls import call
 
 POLICY = Policy(iterations=1, deadline_s=1, toolsets=("terminal",))
@@ -77,6 +78,12 @@ def test_only_roles_that_run_commands_look_at_the_sandbox() -> None:
     assert may_run_commands("delegation")
     assert may_run_commands("cron")
     assert not any(may_run_commands(role) for role in ("turns", "review", "memory"))
+
+
+def test_no_sandbox_is_loud() -> None:
+    with capture_logs() as lines:
+        tell_of_sandbox(ToolSettings(sandbox="none"))
+    assert [(line["log_level"], "WITHOUT A SANDBOX" in line["event"]) for line in lines] == [("warning", True)]
 
 
 @pytest.mark.parametrize("module", ["hermes_tasks.tools.runner", "hermes_tasks.tools.sandbox.probe"])
