@@ -216,7 +216,7 @@ async def test_a_failing_review_keeps_its_write_says_why_and_leaves_the_turn_alo
         assert (turn.state, turn.result) == (RunState.COMPLETED, {"text": "hello"})
         [record] = await reviews(one)
         assert (record.state, record.exit_reason) == (RunState.FAILED, ExitReason.MODEL_ERROR)
-        assert str(error) in record.result["error"] or "asks to wait" in record.result["error"]
+        assert str(error) in record.result["error"] or "may not be asked for 3600 s" in record.result["error"]
         assert "likes tea" in record.result["text"], "the record shows the write it did make"
         assert (await one.base.memory.document(USER, Document.USER)).entries == ("likes tea",)
         assert [data["state"] for kind, data in await one.events() if kind == "turn.ended"] == ["completed"]
