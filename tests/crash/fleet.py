@@ -107,15 +107,14 @@ class Fleet:
         self.processes.setdefault(role, []).extend(started)
         return started
 
-    def ready(self, role: str) -> bool:
-        """Whether every living worker of a role takes doorbells, by its own word."""
-        living = self.alive(role)
-        return bool(living) and all(told_ready(self._ready, process.pid) for process in living)
+    def is_ready(self, process: subprocess.Popen[bytes]) -> bool:
+        """Whether this worker takes, or took, doorbells by its own word; a front never says so."""
+        return told_ready(self._ready, process.pid)
 
-    def any_ready(self, role: str) -> bool:
-        """Whether one worker of a role at least takes doorbells; a front does not say so, and counts when it lives."""
+    def ready(self, role: str) -> bool:
+        """Whether every living worker of a role takes doorbells."""
         living = self.alive(role)
-        return bool(living) and (role == "front" or any(told_ready(self._ready, process.pid) for process in living))
+        return bool(living) and all(map(self.is_ready, living))
 
     def alive(self, role: str) -> list[subprocess.Popen[bytes]]:
         """The role's processes that still run."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hermes_tasks.contracts.exits import ExitCode
 from hermes_tasks.testing.server import EmbeddedServer
 from tests.crash import blows
 from tests.crash.blows import Blow
@@ -45,7 +46,8 @@ class Storm:
 
     Attributes:
         dealt: how often each blow fell on each role.
-        fell: processes that ended although nobody struck them.
+        fell: processes that ended although nobody struck them. One that begins while the store is away may: it says so
+            with its exit code, and is started again.
     """
 
     def __init__(self, fleet: Fleet, server: EmbeddedServer, operator: Operator, blows: Iterator[Planned]) -> None:
@@ -73,7 +75,8 @@ class Storm:
             for process in self._fleet.processes.get(role, []):
                 if process.poll() is not None and process.pid not in self._struck:
                     self._struck.add(process.pid)
-                    self.fell.append(f"{role} ended by itself with {process.returncode}")
+                    if process.returncode != ExitCode.STORE_UNREACHABLE or self._fleet.is_ready(process):
+                        self.fell.append(f"{role} ended by itself with {process.returncode}")
             self._fleet.start(role, wanted - len(self._staying(role)))
 
     def strike(self) -> None:
@@ -82,7 +85,7 @@ class Storm:
         for process in [process for process, at in self._thaw.items() if at < now]:
             blows.thaw([process])
             del self._thaw[process]
-        if self._coming and now > self._next and all(map(self._fleet.any_ready, FLEET)):
+        if self._coming and now > self._next and all(map(self._up, FLEET)):
             planned = self._coming.pop(0)
             self._deal(planned)
             self._next = time.monotonic() + planned.pause_s
@@ -106,6 +109,9 @@ class Storm:
         victim.terminate()
         self._leaving[victim] = time.monotonic() + blows.STOP_S
         return None
+
+    def _up(self, role: str) -> bool:
+        return role == "front" or any(map(self._fleet.is_ready, self._staying(role)))
 
     def _staying(self, role: str) -> list[subprocess.Popen[bytes]]:
         return [process for process in self._fleet.alive(role) if process not in self._leaving]
