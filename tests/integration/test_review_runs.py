@@ -211,7 +211,11 @@ async def test_a_failing_review_keeps_its_write_says_why_and_leaves_the_turn_alo
     store_url: str, tmp_path: Path, error: Exception
 ) -> None:
     first = iter([LIKES_TEA])
-    async with process(store_url, tmp_path, reviewed(lambda _: next(first, error))) as one:
+    url = "http://127.0.0.1:9/v1"
+    # A refusal pauses a model for all: reviews have one of their own.
+    named = {"default": {"base_url": url, "model": "m"}, "small": {"base_url": url, "model": "s"}}
+    models = {**named, "use": {"review": "small"}}
+    async with process(store_url, tmp_path, reviewed(lambda _: next(first, error)), models=models) as one:
         turn = await one.turn("hello")
         assert (turn.state, turn.result) == (RunState.COMPLETED, {"text": "hello"})
         [record] = await reviews(one)
