@@ -144,7 +144,8 @@ class Asker:
         left = self._left("between two model calls")
         if least_s >= left:
             raise RateLimited(
-                f"model {model!r} may not be asked for {least_s:.0f} s, but the run's deadline is in {left:.0f} s"
+                f"the rate limit of model {model!r} asks to wait {least_s:.0f} s, "
+                f"but the run's deadline is in {left:.0f} s"
             )
         return left
 
@@ -152,6 +153,8 @@ class Asker:
         if isinstance(error, RateLimited):
             await self._admission.limited(failed, error.retry_after)
         wait = await self._admission.enter_fallback(caller, fallback)
+        if wait is not None and wait.least_s >= self._left("before a fallback"):
+            raise error
         if wait is not None:
             raise Paused(self._pause(wait, fallback))
 

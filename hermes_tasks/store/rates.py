@@ -31,7 +31,7 @@ class Rates:
             connection_pool=store.redis.connection_pool,  # type: ignore[arg-type]  # documented, not in its types
         )
         self._limiter = SlidingWindowCounterRateLimiter(storage)
-        self._usual: dict[str, float] = {}
+        self._usual: dict[Lane, float] = {}
 
     async def take(self, lane: Lane, tokens: int) -> timedelta | None:
         """Count one call; None when it may be made, else how long to wait at least. Not repeated, since it counts.
@@ -42,8 +42,8 @@ class Rates:
         Raises:
             StoreUnavailable: whether it was counted is not known.
         """
-        known = self._usual.get(lane.model, float(tokens))
-        self._usual[lane.model] = known + _NEWEST * (tokens - known)
+        known = self._usual.get(lane, float(tokens))
+        self._usual[lane] = known + _NEWEST * (tokens - known)
         for what, item, cost in _items(lane, tokens):
             if not await self._store.once(partial(self._limiter.hit, item, lane_id(lane), what, cost=cost)):
                 return await self._wait(lane, what, item, cost)
@@ -52,7 +52,7 @@ class Rates:
     async def allowed(self, lane: Lane) -> int:
         """How many usual calls could be made now."""
         counts = []
-        for what, item, cost in _items(lane, max(1, round(self._usual.get(lane.model, 1.0)))):
+        for what, item, cost in _items(lane, max(1, round(self._usual.get(lane, 1.0)))):
             counts.append((await self._stats(lane, what, item)).remaining // cost)
         return min(counts)
 

@@ -211,15 +211,16 @@ async def test_a_failing_review_keeps_its_write_says_why_and_leaves_the_turn_alo
     store_url: str, tmp_path: Path, error: Exception
 ) -> None:
     first = iter([LIKES_TEA])
-    # A model of its own: a provider that refuses a model for an hour is asked for it by nobody meanwhile.
-    small = {name: {"base_url": "http://127.0.0.1:9/v1", "model": name} for name in ("default", "small")}
-    models = {**small, "use": {"review": "small"}}
+    url = "http://127.0.0.1:9/v1"
+    # A refusal pauses a model for all: reviews have one of their own.
+    named = {"default": {"base_url": url, "model": "m"}, "small": {"base_url": url, "model": "s"}}
+    models = {**named, "use": {"review": "small"}}
     async with process(store_url, tmp_path, reviewed(lambda _: next(first, error)), models=models) as one:
         turn = await one.turn("hello")
         assert (turn.state, turn.result) == (RunState.COMPLETED, {"text": "hello"})
         [record] = await reviews(one)
         assert (record.state, record.exit_reason) == (RunState.FAILED, ExitReason.MODEL_ERROR)
-        assert str(error) in record.result["error"] or "may not be asked for 3600 s" in record.result["error"]
+        assert str(error) in record.result["error"] or "asks to wait" in record.result["error"]
         assert "likes tea" in record.result["text"], "the record shows the write it did make"
         assert (await one.base.memory.document(USER, Document.USER)).entries == ("likes tea",)
         assert [data["state"] for kind, data in await one.events() if kind == "turn.ended"] == ["completed"]

@@ -156,7 +156,7 @@ async def test_a_wait_that_ends_after_the_deadline_ends_the_run_at_once(wait: fl
     with ScriptedModel([]) as model:
         outcome = await bench(model, Gate([Wait(WaitReason.RATE, wait, wait + 5)])).advance()
     assert (outcome.state, outcome.exit_reason) == (RunState.FAILED, ExitReason.MODEL_ERROR)
-    assert f"may not be asked for {wait:.0f} s, but the run's deadline is in 600 s" in (outcome.error or "")
+    assert f"asks to wait {wait:.0f} s, but the run's deadline is in 600 s" in (outcome.error or "")
 
 
 async def test_watchers_drop_the_text_of_a_call_that_is_given_up_for_a_pause() -> None:
@@ -202,6 +202,18 @@ async def test_a_fallback_without_a_place_is_waited_for() -> None:
         assert (await made.advance()).state is RunState.WAITING
     assert made.run.paused is not None
     assert (made.run.paused.why, made.run.paused.detail, made.run.paused.wait_s) == (WaitReason.PERMIT, "spare", 7)
+
+
+async def test_a_fallback_that_cannot_be_asked_before_the_deadline_is_as_none() -> None:
+    gate = Gate(["default", Wait(WaitReason.RATE, 3, 5)], {"spare": Wait(WaitReason.RATE, 9_000, 9_001)})
+    with ScriptedModel([falls_back]) as model:
+        made = bench(model, gate)
+        assert (await made.advance()).state is RunState.WAITING
+    assert made.run.paused is not None
+    assert (made.run.paused.why, made.run.paused.detail, made.run.paused.wait_s) == (WaitReason.RATE, "default", 5)
+    assert [entry for entry in gate.seen if entry[0] == "limited"] == [
+        ("limited", "default", timedelta(seconds=3))
+    ] * 2, "told twice, it is one pause"
 
 
 def test_backoff_grows_and_parts_runs_that_failed_together() -> None:
