@@ -1,4 +1,4 @@
-"""Nine children through three calls in one message: three of them are asked for at a time, and nine results come back."""
+"""Nine children of three calls in one message: three of them are asked for at a time, and nine results come back."""
 
 from __future__ import annotations
 
