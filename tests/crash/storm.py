@@ -66,8 +66,11 @@ class Storm:
         return not (self._coming or self._thaw or self._leaving)
 
     def tend(self) -> None:
-        """What a supervisor does: start what is missing, kill what does not end."""
+        """Start what is missing and kill what does not end, as a supervisor; thaw what was frozen long enough."""
         now = time.monotonic()
+        for process in [process for process, at in self._thaw.items() if at < now]:
+            blows.thaw([process])
+            del self._thaw[process]
         for process in [process for process, at in self._leaving.items() if process.poll() is not None or at < now]:
             blows.kill([process])
             del self._leaving[process]
@@ -81,11 +84,7 @@ class Storm:
 
     def strike(self) -> None:
         """The next blow, if its time has come and the fleet has got up from the one before."""
-        now = time.monotonic()
-        for process in [process for process, at in self._thaw.items() if at < now]:
-            blows.thaw([process])
-            del self._thaw[process]
-        if self._coming and now > self._next and all(map(self._up, FLEET)):
+        if self._coming and time.monotonic() > self._next and all(map(self._up, FLEET)):
             planned = self._coming.pop(0)
             self._deal(planned)
             self._next = time.monotonic() + planned.pause_s

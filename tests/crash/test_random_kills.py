@@ -76,7 +76,8 @@ def test_no_finding_after_random_blows(server: EmbeddedServer, tmp_path: Path, b
 
         def blown_over() -> bool:
             storm.tend()
-            storm.strike()
+            if sum(not talker.answered for talker in talkers) >= len(talkers) / 2:
+                storm.strike()  # on work, not on a fleet that waits for the front to come back
             talkers.append(talkers.pop(0))  # one at a time: a front that is frozen answers nobody
             talkers[0].talk()
             return storm.over
