@@ -67,7 +67,7 @@ async def queued(world: World, run: str) -> None:
     await eventually(there, 5, f"run {run} to be woken")
 
 
-async def test_a_freed_place_wakes_the_run_that_is_next(world: World) -> None:
+async def test_a_freed_permit_wakes_the_run_that_is_next(world: World) -> None:
     async with admission(world, ONE) as door:
         assert await door.enter(caller("other"), "default") == "default"
         journal = await world.held()
@@ -83,7 +83,7 @@ async def test_a_freed_place_wakes_the_run_that_is_next(world: World) -> None:
         assert await door.enter(caller(run), "default") == "default"
 
 
-async def test_the_place_of_a_killed_process_wakes_a_run_of_another(pair: list[World]) -> None:
+async def test_the_permit_of_a_killed_process_wakes_a_run_of_another(pair: list[World]) -> None:
     lease = timedelta(milliseconds=300)
     async with admission(pair[0], ONE, lease=lease) as dead, admission(pair[1], ONE, lease=lease) as alive:
         assert await dead.enter(caller("other"), "default") == "default"
@@ -97,7 +97,7 @@ async def test_the_place_of_a_killed_process_wakes_a_run_of_another(pair: list[W
         assert await pair[1].now() - began < 5000
 
 
-async def test_who_was_granted_a_place_is_told_by_another_when_the_teller_dies(pair: list[World]) -> None:
+async def test_who_was_granted_a_permit_is_told_by_another_when_the_teller_dies(pair: list[World]) -> None:
     async with admission(pair[0], ONE, tick=NEVER) as dying, admission(pair[1], ONE) as alive:
         await dying.enter(caller("other"), "default")
         journal = await pair[1].held()
@@ -108,7 +108,7 @@ async def test_who_was_granted_a_place_is_told_by_another_when_the_teller_dies(p
         await queued(pair[1], run)
 
 
-async def test_a_run_that_is_granted_its_place_before_its_pause_is_stored_is_told_afterwards(world: World) -> None:
+async def test_a_run_that_is_granted_its_permit_before_its_pause_is_stored_is_told_afterwards(world: World) -> None:
     async with admission(world, ONE) as door:
         await door.enter(caller("other"), "default")
         journal = await world.held()
@@ -119,7 +119,7 @@ async def test_a_run_that_is_granted_its_place_before_its_pause_is_stored_is_tol
 
 
 @pytest.mark.parametrize("end", ["cancelled", "held", "unknown"])
-async def test_a_place_for_a_run_that_does_not_want_it_any_more_goes_on(world: World, end: str) -> None:
+async def test_a_permit_for_a_run_that_does_not_want_it_any_more_goes_on(world: World, end: str) -> None:
     async with admission(world, ONE) as door:
         await door.enter(caller("other"), "default")
         first, second = await world.held(), await world.held()
@@ -194,7 +194,7 @@ async def test_a_refused_model_is_replaced_by_its_fallback_until_it_may_be_asked
         await door.limited("last", timedelta(seconds=60))
         wait = await door.enter(caller("d"), "default")
         assert isinstance(wait, Wait)
-        assert 29 < wait.least_s <= 30, "it waits for the model it is meant to ask"
+        assert 20 < wait.least_s <= 30, "it waits for the model it is meant to ask"
         assert await world.command("ZCARD", provider_key("f").replace("state", "line:rest:s")) == 0
         await door.leave(caller("b"))
         assert await door.enter(caller("d"), "default") == "spare"
@@ -209,7 +209,7 @@ async def test_a_full_endpoint_is_waited_for_not_replaced(world: World) -> None:
         assert wait.why is WaitReason.PERMIT
 
 
-async def test_a_fallback_has_its_own_places_and_gives_them_back(world: World) -> None:
+async def test_a_fallback_has_its_own_permits_and_gives_them_back(world: World) -> None:
     lanes = {"default": Lane("e", "m", 1), "spare": Lane("f", "s", 1)}
     async with admission(world, lanes) as door:
         for run in "ab":
@@ -218,15 +218,16 @@ async def test_a_fallback_has_its_own_places_and_gives_them_back(world: World) -
             await door.leave(caller(run))
 
 
-async def test_a_rate_makes_runs_wait_without_a_place(world: World) -> None:
-    async with admission(world, {"default": Lane("e", "m", 2, requests_per_minute=3)}, tick=NEVER) as door:
+async def test_a_rate_makes_runs_wait_without_a_permit(world: World) -> None:
+    async with admission(world, {"default": Lane("e", "m", 2, requests_per_minute=3)}) as door:
         for number in range(3):
             assert await door.enter(caller(f"r{number}", turn=True), "default") == "default"
             await door.leave(caller(f"r{number}", turn=True))
         wait = await door.enter(caller("late", turn=True), "default")
         assert isinstance(wait, Wait)
         assert wait.why is WaitReason.RATE
-        assert 50 < wait.least_s <= 60
+        assert 40 < wait.least_s <= 60
+        await world.wait_until(await world.now() + 200)  # the keeper has looked
         assert await world.command("KEYS", provider_key("e").replace("state", "held:*")) == []
         again = await door.enter(caller("later", turn=True), "default")
         assert isinstance(again, Wait)
@@ -244,7 +245,7 @@ async def test_tokens_are_counted_and_a_call_larger_than_a_minute_passes_an_empt
     assert await rates.take(other, 300) is not None
 
 
-async def test_a_place_is_given_back_or_runs_out_but_never_costs_the_answer(
+async def test_a_permit_is_given_back_or_runs_out_but_never_costs_the_answer(
     world: World, store_server: EmbeddedServer
 ) -> None:
     async with admission(world, ONE, tick=NEVER) as door:

@@ -82,7 +82,7 @@ async def test_a_quarter_is_for_turns_alone(world: World, most: int, free: int) 
     assert words == ["ok"] * (most - free) + ["full"] * free
 
 
-async def test_turns_may_use_every_place(world: World) -> None:
+async def test_turns_may_use_every_permit(world: World) -> None:
     door = Door(world, 4)
     assert await door.enter(*(turn(f"u{n}") for n in range(5))) == ["ok"] * 4 + ["full"]
     assert await door.enter(*rest("ann", 1)) == ["full"]
@@ -126,7 +126,7 @@ async def test_a_waiting_turn_goes_before_the_rest_of_its_round(world: World) ->
     assert await door.leave(turn("ann")) == rest("ann", 1)
 
 
-async def test_who_asks_again_keeps_the_place_in_line_and_among_the_calls(world: World) -> None:
+async def test_who_asks_again_keeps_the_permit_in_line_and_among_the_calls(world: World) -> None:
     door = Door(world, 1)
     await door.enter(*rest("ann", 0), *rest("bob", 1), *rest("cat", 1))
     assert await door.enter(*rest("bob", 1), *rest("cat", 1), *rest("bob", 1)) == ["full"] * 3
@@ -145,13 +145,21 @@ async def test_who_will_not_stand_leaves_no_trace(world: World) -> None:
     assert await door.enter(*rest("bob", 1), stands=False) == ["ok"]
 
 
-async def test_the_place_of_a_dead_process_is_free_after_its_lease(world: World) -> None:
+async def test_the_permit_of_a_dead_process_is_free_after_its_lease(world: World) -> None:
     door = Door(world, 2)
     await door.enter(*rest("ann", 0), *rest("bob", 1))
     await door.pass_time(by_ms=9_000)
     assert (await door.tend()).wake == ()
     await door.pass_time(by_ms=1_001)
     assert (await door.tend()).wake == tuple(rest("bob", 1))
+    assert await door.held() == set(rest("bob", 1))
+
+
+async def test_a_newcomer_does_not_take_the_permit_of_the_dead_before_who_waits(world: World) -> None:
+    door = Door(world, 1)
+    await door.enter(*rest("ann", 0), *rest("bob", 1))
+    await door.pass_time()
+    assert (await door.permits.enter(door.lane, *rest("cat", 1), stands=True)).wake == tuple(rest("bob", 1))
     assert await door.held() == set(rest("bob", 1))
 
 
@@ -165,7 +173,7 @@ async def test_a_lease_really_runs_out(world: World) -> None:
     await eventually(granted)
 
 
-async def test_a_call_that_is_on_keeps_its_place(world: World) -> None:
+async def test_a_call_that_is_on_keeps_its_permit(world: World) -> None:
     door = Door(world, 1)
     await door.enter(*rest("ann", 0), *rest("bob", 1))
     for _ in range(3):
@@ -175,14 +183,14 @@ async def test_a_call_that_is_on_keeps_its_place(world: World) -> None:
     assert (await door.tend(*rest("ann", 0))).wake == (), "the call is on all the same"
 
 
-async def test_a_place_that_ends_too_far_ahead_was_written_by_a_clock_that_jumped(world: World) -> None:
+async def test_a_permit_that_ends_too_far_ahead_was_written_by_a_clock_that_jumped(world: World) -> None:
     door = Door(world, 1)
     await door.enter(*rest("ann", 0), *rest("bob", 1))
     await door.pass_time(by_ms=-3_600_000)
     assert (await door.tend()).wake == tuple(rest("bob", 1))
 
 
-async def test_who_was_told_and_did_not_come_is_told_again_and_then_loses_the_place(world: World) -> None:
+async def test_who_was_told_and_did_not_come_is_told_again_and_then_loses_the_permit(world: World) -> None:
     door = Door(world, 1)
     await door.enter(*rest("ann", 0), *rest("bob", 1), *rest("cat", 1))
     assert await door.leave(*rest("ann", 0)) == rest("bob", 1)
@@ -194,7 +202,7 @@ async def test_who_was_told_and_did_not_come_is_told_again_and_then_loses_the_pl
     assert await door.enter(*rest("bob", 1)) == ["full"]
 
 
-async def test_a_place_for_a_run_that_is_gone_goes_on_at_once_unless_the_run_came(world: World) -> None:
+async def test_a_permit_for_a_run_that_is_gone_goes_on_at_once_unless_the_run_came(world: World) -> None:
     door = Door(world, 1)
     await door.enter(*rest("ann", 0), *rest("bob", 1), *rest("cat", 1))
     await door.leave(*rest("ann", 0))
@@ -264,7 +272,7 @@ async def test_a_pause_is_never_made_shorter(world: World) -> None:
         assert left - 1 < (await door.permits.pause(door.lane, length)).left_s <= left
 
 
-async def test_models_of_one_endpoint_share_its_places_but_not_a_pause(world: World) -> None:
+async def test_models_of_one_endpoint_share_its_permits_but_not_a_pause(world: World) -> None:
     door = Door(world, 3)
     assert await door.enter(*rest("ann", 0)) == ["ok"]
     await door.permits.pause(door.lane, timedelta(seconds=30))

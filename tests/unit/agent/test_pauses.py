@@ -71,7 +71,7 @@ def words(gate: Gate) -> list[str]:
     return [str(entry[0]) for entry in gate.seen]
 
 
-async def test_a_call_is_made_inside_a_place_and_the_place_is_given_back() -> None:
+async def test_a_call_is_made_inside_a_permit_and_the_permit_is_given_back() -> None:
     gate = Gate()
 
     async def look(request: ModelRequest, on_text: OnText | None) -> ModelStep:
@@ -83,7 +83,7 @@ async def test_a_call_is_made_inside_a_place_and_the_place_is_given_back() -> No
     assert words(gate) == ["enter", "leave"] * 2
 
 
-async def test_without_a_place_nothing_is_asked_and_the_run_waits_without_a_slot() -> None:
+async def test_without_a_permit_nothing_is_asked_and_the_run_waits_without_a_slot() -> None:
     gate = Gate([FULL])
     with ScriptedModel([]) as model:
         made = bench(model, gate)
@@ -113,7 +113,7 @@ async def test_failures_before_a_pause_count_after_it() -> None:
     ]  # fmt: skip
 
 
-async def test_a_pause_the_provider_asked_for_is_no_failure_and_is_told_before_the_place_is_left() -> None:
+async def test_a_pause_the_provider_asked_for_is_no_failure_and_is_told_before_the_permit_is_left() -> None:
     limited = RateLimited("slow", retry_after=timedelta(seconds=3))
     gate = Gate(["default", Wait(WaitReason.RATE, 3, 5)] * 8)
     with ScriptedModel([*[limited] * 8, said("ok")]) as model:
@@ -174,7 +174,7 @@ async def test_watchers_drop_the_text_of_a_call_that_is_given_up_for_a_pause() -
 
 
 @pytest.mark.parametrize("error", [ModelRefused("no"), ModelUnavailable("down"), KeyError("bug")])
-async def test_the_place_is_given_back_whatever_happens(error: Exception) -> None:
+async def test_the_permit_is_given_back_whatever_happens(error: Exception) -> None:
     gate = Gate()
     model = ScriptedModel([error, said("ok")])
     with suppress(KeyError):
@@ -188,14 +188,14 @@ async def falls_back(request: ModelRequest, on_text: OnText | None) -> ModelStep
     return said("from the spare one")
 
 
-async def test_a_fallback_is_asked_inside_a_place_of_its_own_and_the_refusal_is_told() -> None:
+async def test_a_fallback_is_asked_inside_a_permit_of_its_own_and_the_refusal_is_told() -> None:
     gate = Gate()
     with ScriptedModel([falls_back]) as model:
         assert (await bench(model, gate).advance()).text == "from the spare one"
     assert words(gate) == ["enter", "limited", "fallback", "leave"]
 
 
-async def test_a_fallback_without_a_place_is_waited_for() -> None:
+async def test_a_fallback_without_a_permit_is_waited_for() -> None:
     gate = Gate(fallbacks={"spare": FULL})
     with ScriptedModel([falls_back]) as model:
         made = bench(model, gate)
