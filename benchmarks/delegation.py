@@ -40,7 +40,7 @@ CROWD, EACH = 50, 6
 MODEL_S, CALLS = 2.0, 3
 LIGHT, HEAVY_RUNS, LIGHT_RUNS = 8, 1000, 10
 FAIR_MODEL_S, ALONE_ROUNDS = 0.2, 3
-KILLS, PER_KILL = 20, 5
+KILLS, PER_KILL = 34, 5
 
 
 # -- three children → join ---------------------------------------------------------------------------------------------
