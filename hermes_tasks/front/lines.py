@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from hermes_tasks.contracts.journal import AnyStep
@@ -44,8 +44,7 @@ def _lines(index: int, step: AnyStep) -> list[dict[str, Any]]:
 
 
 def _line(index: int, who: str, *, text: str, name: str = "", status: str = "") -> dict[str, Any]:
-    line: Mapping[str, Any] = {"step": index, "who": who, "name": name, "status": status, "text": text}
-    return dict(line)
+    return {"step": index, "who": who, "name": name, "status": status, "text": text}
 
 
 def _short(text: str, most: int) -> str:

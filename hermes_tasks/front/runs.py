@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -13,7 +14,7 @@ from hermes_tasks.contracts.steps import StartedStep
 from hermes_tasks.front.deps import PAGE, BatchId, Limit, RunId, State, TheUser
 from hermes_tasks.front.lines import lines_of
 from hermes_tasks.front.shown import run_shown
-from hermes_tasks.store.explain import explain, shown
+from hermes_tasks.store.explain import explain
 from hermes_tasks.store.runs import Runs
 
 router = APIRouter(prefix="/v1")
@@ -37,7 +38,11 @@ async def one_run(state: State, user: TheUser, run: RunId) -> dict[str, Any]:
 async def why(state: State, user: TheUser, run: RunId) -> dict[str, Any]:
     """Why a run is where it is: what it waits for, and since when. Also of a message that waits for its turn."""
     record, reasons = await explain(state.services.store, user.id, run)
-    return {"run": run, "state": str(record.state) if record else "inbox", "reasons": shown(reasons)}
+    return {
+        "run": run,
+        "state": str(record.state) if record else "inbox",
+        "reasons": [asdict(reason) for reason in reasons],
+    }
 
 
 @router.get("/runs/{run}/transcript")

@@ -5,9 +5,9 @@ Read in a few looks at the records, not in one script: what it says was true wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from hermes_tasks.contracts.errors import NotFound
 from hermes_tasks.contracts.kinds import QUEUE_OF_KIND, RunKind, RunState, WaitReason
@@ -168,11 +168,3 @@ def _place(first: int | None, queues: int, mine: int | None) -> str:
     if mine is None:
         return "it is about to be admitted"
     return f"{mine} runs of the same parent go before it, and {max(0, queues - 1)} other parents take turns with it"
-
-
-def shown(reasons: Sequence[Reason]) -> list[dict[str, Any]]:
-    """As JSON objects."""
-    return [
-        {"what": reason.what, "detail": reason.detail, "since_ms": reason.since_ms, "until_ms": reason.until_ms}
-        for reason in reasons
-    ]

@@ -14,8 +14,5 @@ if not run and live_user() then
   end
 end
 if not run then return answer('gone') end
-if not TERMINAL[run.state] then
-  end_from_outside(run, 'cancelled', 'cancelled')
-  end_tree(run.id, true)
-end
+cancel_run(run)
 return answer('ok', { state = run.state })

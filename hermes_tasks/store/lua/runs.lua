@@ -140,6 +140,24 @@ end_tree = function(id, all)
   end
 end
 
+-- End a run and everything below it; one that completes instead, by its stored answer, leaves nothing at work either.
+-- Answers true if it was open.
+local function cancel_run(run)
+  if not run or TERMINAL[run.state] then return false end
+  end_from_outside(run, 'cancelled', 'cancelled')
+  end_tree(run.id, true)
+  return true
+end
+
+-- The same for every child of a batch. Answers how many were open.
+local function cancel_batch(id)
+  local batch, cancelled = key('batch:' .. id), 0
+  for i = 0, int(redis.call('HGET', batch, 'size')) - 1 do
+    if cancel_run(run_get(redis.call('HGET', batch, 'child:' .. i))) then cancelled = cancelled + 1 end
+  end
+  return cancelled
+end
+
 -- Does the caller still hold the run? nil = yes; else the word to answer with.
 -- ahead: the caller knows of more steps than the store has: the store came back without them.
 local function not_holder(run, fence, holder, index)

@@ -8,24 +8,15 @@ local record = key('sess:' .. session)
 if redis.call('EXISTS', record) == 0 then return answer('no_session') end
 local away = redis.call('SMEMBERS', key('away:' .. session))
 for _, id in ipairs(away) do
-  local batch = key('batch:' .. id)
-  redis.call('HSET', batch, 'road', 'stopped')
-  for i = 0, int(redis.call('HGET', batch, 'size')) - 1 do
-    local run = run_get(redis.call('HGET', batch, 'child:' .. i))
-    if run and not TERMINAL[run.state] then
-      end_from_outside(run, 'cancelled', 'cancelled')
-      end_tree(run.id, true)
-    end
-  end
+  redis.call('HSET', key('batch:' .. id), 'road', 'stopped')
+  cancel_batch(id)
   redis.call('SREM', key('away:' .. session), id)
 end
-local turns = 0
-while true do
+-- The end of a turn opens the next one that waits, which ends as well.
+local function open_turn()
   local open = redis.call('HGET', record, 'open') or ''
-  local run = open ~= '' and run_get(open)
-  if not run or TERMINAL[run.state] then break end
-  end_from_outside(run, 'cancelled', 'cancelled')
-  end_tree(run.id, true)
-  turns = turns + 1
+  return open ~= '' and run_get(open)
 end
+local turns = 0
+while cancel_run(open_turn()) do turns = turns + 1 end
 return answer('ok', { turns = turns, batches = #away })
