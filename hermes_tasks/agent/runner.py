@@ -223,7 +223,9 @@ class Runner:
         try:
             async with asyncio.timeout(max(0.0, journal.seconds_left())) as limit:
                 plan = await strategy.prepare(journal)
-            context = ToolContext(journal.record, self._workspace(journal.record), journal.seconds_left())
+            # In a thread: it may have to be made, on a file system that several hosts share.
+            workspace = await asyncio.to_thread(self._workspace, journal.record)
+            context = ToolContext(journal.record, workspace, journal.seconds_left())
             return await advance(
                 journal,
                 plan,

@@ -5,25 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import textwrap
-import time
-from collections.abc import Callable
 from contextlib import suppress
 
 import psutil
 import pytest
 
 from tests.integration.sandbox_worker import NEEDS, SECRET, Worker
+from tests.integration.tool_calls import eventually
 
 pytestmark = NEEDS
-
-
-def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def processes(mark: str) -> list[psutil.Process]:

@@ -6,14 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from hermes_tasks.tools.terminal import Terminal
-from tests.integration.tool_calls import call, workspace_of
+from tests.integration.tool_calls import call, eventually, workspace_of
 
 # ruff: noqa: ASYNC220, ASYNC240 - what a test looks at may block it
 pytestmark = pytest.mark.anyio
@@ -32,15 +31,6 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def terminal() -> Terminal:
     return Terminal(timeout_s=20, output_chars=4_000)
-
-
-def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def alive(mark: str) -> list[psutil.Process]:

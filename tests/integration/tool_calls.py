@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,16 @@ def passable(base: Path) -> Path:
         if AS_ROOT and folder.owner() == "root" and folder != Path("/"):
             folder.chmod(folder.stat().st_mode | 0o011)
     return base
+
+
+def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
+    """True as soon as the condition holds, False when it did not in time. Blocks the caller."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def context(workspace: Path, *, seconds_left: float = 60.0) -> ToolContext:
